@@ -17,15 +17,9 @@ DOCKERFILE = b"FROM debian\n"
 @each_row(
     ("name", "kind"),
     [
-        ("a.def", "definition"),
-        ("dir.d/Singularity", "definition"),
-        ("Singularity.gpu", "definition"),
-        ("Apptainer", "definition"),
-        ("Definition.nbody", "definition"),
-        ("Dockerfile", "dockerfile"),
-        ("dir/Dockerfile.mpi", "dockerfile"),
-        ("Containerfile", "dockerfile"),
-        ("gpu.dockerfile", "dockerfile"),
+        *(("a.def", "definition"), ("dir.d/Singularity", "definition"), ("Singularity.gpu", "definition")),
+        *(("Apptainer", "definition"), ("Definition.nbody", "definition"), ("Dockerfile", "dockerfile")),
+        *(("dir/Dockerfile.mpi", "dockerfile"), ("Containerfile", "dockerfile"), ("gpu.dockerfile", "dockerfile")),
         ("x/gpu.Dockerfile", "dockerfile"),
     ],
 )

@@ -52,9 +52,7 @@ ADDRESSES6 = (
 @pytest.fixture
 def node(tmp_path: Path) -> Path:
     links = {
-        "lo": "772 unknown 0x9",
-        "eno1": "1 up 0x1003 1000",
-        "ib0": "32 up 0x1003 200000",
+        **{"lo": "772 unknown 0x9", "eno1": "1 up 0x1003 1000", "ib0": "32 up 0x1003 200000"},
         "docker0": "1 down 0x1003",
     }
     for name, text in links.items():

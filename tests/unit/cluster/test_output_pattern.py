@@ -15,10 +15,7 @@ from tests.builders.rows import each_row
     [
         ("train", "train"),
         ("train-v1.2_x+y=3,4@5", "train-v1.2_x+y=3,4@5"),
-        ("höhe日本", "höhe日本"),
-        ("a/b %j $x\n{id}", "a_b__j__x__id_"),
-        ("..", "__"),
-        ("", "_"),
+        *(("höhe日本", "höhe日本"), ("a/b %j $x\n{id}", "a_b__j__x__id_"), ("..", "__"), ("", "_")),
     ],
 )
 def test_file_name_is_the_name_where_it_can_be(name: str, expected: str) -> None:

@@ -73,12 +73,8 @@ def test_flags_table_has_every_flag_of_apptainer_and_is_sound() -> None:
 @each_row(
     ("words", "expected"),
     [
-        (["--nv"], {"nv": True}),
-        (["--nv=true"], {"nv": True}),
-        (["--nv=F"], {"nv": False}),
-        (["--nv", "--nv=0"], {"nv": False}),
-        (["-e"], {"cleanenv": True}),
-        (["-e=false"], {"cleanenv": False}),
+        *((["--nv"], {"nv": True}), (["--nv=true"], {"nv": True}), (["--nv=F"], {"nv": False})),
+        *((["--nv", "--nv=0"], {"nv": False}), (["-e"], {"cleanenv": True}), (["-e=false"], {"cleanenv": False})),
         (["-ec"], {"cleanenv": True, "contain": True}),
         (["-ec=false"], {"cleanenv": True, "contain": False}),
         (["-B", "/a:/b"], {"bind": ["/a:/b"]}),
@@ -155,14 +151,10 @@ def test_flags_that_say_who_set_them() -> None:
 @each_row(
     ("environ", "expected"),
     [
-        ({"APPTAINER_NV": "1"}, {"nv": True}),
-        ({"APPTAINER_NV": "TRUE"}, {"nv": True}),
-        ({"APPTAINER_NV": " t "}, {"nv": True}),
-        ({"APPTAINER_NV": "yes"}, {"nv": True}),
-        ({"APPTAINER_NV": "0"}, {"nv": False}),
-        ({"APPTAINER_NV": "False"}, {"nv": False}),
-        ({"APPTAINER_NV": ""}, {"nv": False}),
-        ({"SINGULARITY_NV": "1"}, {"nv": True}),
+        *(({"APPTAINER_NV": "1"}, {"nv": True}), ({"APPTAINER_NV": "TRUE"}, {"nv": True})),
+        *(({"APPTAINER_NV": " t "}, {"nv": True}), ({"APPTAINER_NV": "yes"}, {"nv": True})),
+        *(({"APPTAINER_NV": "0"}, {"nv": False}), ({"APPTAINER_NV": "False"}, {"nv": False})),
+        *(({"APPTAINER_NV": ""}, {"nv": False}), ({"SINGULARITY_NV": "1"}, {"nv": True})),
         ({"SINGULARITY_NV": "1", "APPTAINER_NV": "0"}, {"nv": False}),
         ({"APPTAINER_NV": "1", "KEDGE_NV": "0"}, {"nv": False}),
         ({"KEDGE_NV": "", "APPTAINER_NV": "1"}, {"nv": True}),
@@ -274,11 +266,8 @@ def test_flags_keep_privs_is_for_root(monkeypatch: pytest.MonkeyPatch) -> None:
 @each_row(
     ("word", "meant", "attribute"),
     [
-        ("\u2014-nv", "--nv", "nv"),
-        ("\u2013nv", "--nv", "nv"),
-        ("-\u2014nv", "--nv", "nv"),
-        ("\u2013e", "-e", "cleanenv"),
-        ("\u201a\u00c4\u00ee-nv", "--nv", "nv"),
+        *(("\u2014-nv", "--nv", "nv"), ("\u2013nv", "--nv", "nv"), ("-\u2014nv", "--nv", "nv")),
+        *(("\u2013e", "-e", "cleanenv"), ("\u201a\u00c4\u00ee-nv", "--nv", "nv")),
         ("\u00e2\u20ac\u201cnv", "--nv", "nv"),
     ],
 )
@@ -373,12 +362,8 @@ def test_flags_that_kedge_refuses_are_for_another_runtime(words, passed, tmp_pat
 @each_row(
     ("level", "expected"),
     [
-        ("-3", (True, True, 0, False)),
-        ("-1", (False, True, 0, False)),
-        ("1", (False, False, 0, False)),
-        ("4", (False, False, 1, False)),
-        ("5", (False, False, 1, True)),
-        ("many", (False, False, 0, False)),
+        *(("-3", (True, True, 0, False)), ("-1", (False, True, 0, False)), ("1", (False, False, 0, False))),
+        *(("4", (False, False, 1, False)), ("5", (False, False, 1, True)), ("many", (False, False, 0, False))),
     ],
 )
 def test_flags_level_of_messages_by_a_variable(level: str, expected: tuple[bool, bool, int, bool]) -> None:

@@ -20,17 +20,10 @@ IMAGE = TableView({"/etc/passwd": PASSWD, "/etc/group": GROUP})
 @each_row(
     ("text", "uid", "gid", "home", "groups"),
     [
-        ("", 0, 0, "/root", ()),
-        ("root", 0, 0, "/root", ()),
-        ("app", 1000, 50, "/srv/app", (29, 44)),
-        ("1000", 1000, 50, "/srv/app", (29, 44)),
-        ("01000", 1000, 50, "/srv/app", (29, 44)),
-        ("app:audio", 1000, 29, "/srv/app", ()),
-        ("app:7", 1000, 7, "/srv/app", ()),
-        ("4321", 4321, 0, "/", ()),
-        ("4321:staff", 4321, 50, "/", ()),
-        ("100", 7, 8, "/n", ()),
-        (":staff", 0, 50, "/root", ()),
+        *(("", 0, 0, "/root", ()), ("root", 0, 0, "/root", ()), ("app", 1000, 50, "/srv/app", (29, 44))),
+        *(("1000", 1000, 50, "/srv/app", (29, 44)), ("01000", 1000, 50, "/srv/app", (29, 44))),
+        *(("app:audio", 1000, 29, "/srv/app", ()), ("app:7", 1000, 7, "/srv/app", ()), ("4321", 4321, 0, "/", ())),
+        *(("4321:staff", 4321, 50, "/", ()), ("100", 7, 8, "/n", ()), (":staff", 0, 50, "/root", ())),
     ],
 )
 def test_users_are_found_as_docker_finds_them(text, uid, gid, home, groups) -> None:

@@ -99,11 +99,8 @@ def test_bootstrap_without_a_program_names_an_image(agent, fields, image, tmp_pa
 @each_row(
     ("agent", "fields"),
     [
-        ("debootstrap", {}),
-        ("debootstrap", {"osversion": "bookworm"}),
-        ("debootstrap", {"mirrorurl": "http://m"}),
-        ("yum", {}),
-        ("zypper", {}),
+        *(("debootstrap", {}), ("debootstrap", {"osversion": "bookworm"}), ("debootstrap", {"mirrorurl": "http://m"})),
+        *(("yum", {}), ("zypper", {})),
     ],
 )
 def test_bootstrap_needs_lines_of_the_header(agent: str, fields: dict[str, str], programs: set[str]) -> None:

@@ -15,11 +15,8 @@ PLACE = RecipePlace("Dockerfile", 1)
 @each_row(
     ("value", "image"),
     [
-        ("docker-image://alpine:3", "alpine:3"),
-        ("oci:there", "oci:there"),
-        ("oci-layout://there", "oci:there"),
-        ("../there", ""),
-        ("local:../there", ""),
+        *(("docker-image://alpine:3", "alpine:3"), ("oci:there", "oci:there"), ("oci-layout://there", "oci:there")),
+        *(("../there", ""), ("local:../there", "")),
     ],
 )
 def test_named_contexts_are_images_or_directories(value: str, image: str) -> None:

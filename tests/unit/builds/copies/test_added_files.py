@@ -30,10 +30,7 @@ from tests.fakes.http_server import FakeServer, Recorded, Reply
 
 PLACE = RecipePlace("Dockerfile", 3)
 CODECS: dict[str, Callable[[bytes], bytes]] = {
-    "tar": bytes,
-    "tar.gz": gzip.compress,
-    "tar.bz2": bz2.compress,
-    "tar.xz": lzma.compress,
+    **{"tar": bytes, "tar.gz": gzip.compress, "tar.bz2": bz2.compress, "tar.xz": lzma.compress},
     "tar.zst": zstandard.ZstdCompressor().compress,
 }
 
@@ -194,15 +191,10 @@ def test_add_with_a_checksum(tmp_path: Path, added: AddedFiles) -> None:
 @each_row(
     ("source", "address", "git"),
     [
-        ("a.txt", False, False),
-        ("http://h/a", True, False),
-        ("HTTPS://h/a", True, False),
+        *(("a.txt", False, False), ("http://h/a", True, False), ("HTTPS://h/a", True, False)),
         ("https://h/a.git", True, True),
         ("https://h/a.git#v1:sub", True, True),
-        ("git@h:a/b", True, True),
-        ("git://h/a", True, True),
-        ("git", False, False),
-        ("http.txt", False, False),
+        *(("git@h:a/b", True, True), ("git://h/a", True, True), ("git", False, False), ("http.txt", False, False)),
     ],
 )
 def test_what_is_an_address(source: str, address: bool, git: bool) -> None:

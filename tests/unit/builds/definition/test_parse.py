@@ -60,12 +60,8 @@ def test_parse_headers(header: str, expected: dict[str, str]) -> None:
 @each_row(
     ("line", "source", "destination"),
     [
-        ("a b", "a", "b"),
-        ("  a   b  c", "a", "b"),
-        ("a", "a", ""),
-        ('"a b" "/c d"', "a b", "/c d"),
-        ("a\tb", "a", "b"),
-        ("*.py /opt", "*.py", "/opt"),
+        *(("a b", "a", "b"), ("  a   b  c", "a", "b"), ("a", "a", ""), ('"a b" "/c d"', "a b", "/c d")),
+        *(("a\tb", "a", "b"), ("*.py /opt", "*.py", "/opt")),
         ("{{ a }}/x-{{ b }} /opt/{{c}}.d", "{{ a }}/x-{{ b }}", "/opt/{{c}}.d"),
         ("'a b' c", "'a b", "' c"),  # Apptainer knows no single quotes
         ("a # b", "a", "#"),
@@ -159,10 +155,8 @@ def test_parse_any_text_is_read_or_refused(pieces: list[str]) -> None:
     "text",
     [
         HEADER + "%post\n" + "x" * 40 + "\n" * 200_000,
-        HEADER + "%files\n" + "{{ a }}" * 40_000,
-        HEADER + "%files\n" + "{{a" * 40_000,
-        HEADER + "%labels\n" + "A b\n" * 60_000,
-        "Bootstrap: docker\n" * 10_000,
+        *(HEADER + "%files\n" + "{{ a }}" * 40_000, HEADER + "%files\n" + "{{a" * 40_000),
+        *(HEADER + "%labels\n" + "A b\n" * 60_000, "Bootstrap: docker\n" * 10_000),
         HEADER + "%post\nmake some more of it\n" * 30_000,
         HEADER + "%files\na b\n" * 30_000,
         HEADER + "".join(f"%apprun a{number}\nx\n" for number in range(10_000)),

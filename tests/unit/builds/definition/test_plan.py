@@ -52,15 +52,8 @@ def find_files(steps: tuple[step_values.Step, ...]) -> dict[str, step_values.Tre
 def test_plan_order_is_apptainers() -> None:
     steps = plan(HEADER + "Stage: one\n" + HEADER + EVERYTHING)
     assert [step.text for step in steps] == [
-        "%pre",
-        "prepare /.singularity.d",
-        "write the files of the apps",
-        "%appfiles app: x",
-        "%files from one: /a b",
-        "%setup",
-        "%files: here /there",
-        "%post",
-        "write labels, environment and scripts",
+        *("%pre", "prepare /.singularity.d", "write the files of the apps", "%appfiles app: x"),
+        *("%files from one: /a b", "%setup", "%files: here /there", "%post", "write labels, environment and scripts"),
         "%test",
     ]
     assert str(steps[4].place) == "x.def:15:1"

@@ -22,10 +22,7 @@ def settle(tree: dict[str, bytes], *files: TreeFile) -> tuple[dict[str, bytes], 
 @each_row(
     ("way", "old", "expected"),
     [
-        ("write", b"old", b"new"),
-        ("keep", b"old", None),
-        ("keep", None, b"new"),
-        ("append", b"old", b"oldnew"),
+        *(("write", b"old", b"new"), ("keep", b"old", None), ("keep", None, b"new"), ("append", b"old", b"oldnew")),
         ("append", None, b"new"),
     ],
 )

@@ -151,9 +151,7 @@ def test_instructions_pairs_and_arguments() -> None:
         (
             "--interval=1m30s --timeout=1.5s --start-period=500ms --start-interval=1h --retries=3 CMD a",
             {
-                "Test": ["CMD-SHELL", "a"],
-                "Interval": 90_000_000_000,
-                "Timeout": 1_500_000_000,
+                **{"Test": ["CMD-SHELL", "a"], "Interval": 90_000_000_000, "Timeout": 1_500_000_000},
                 "StartPeriod": 500_000_000,
                 "StartInterval": 3_600_000_000_000,
                 "Retries": 3,
@@ -184,13 +182,8 @@ def test_instructions_onbuild_keeps_the_text(text: str, expression: str) -> None
 @each_row(
     ("text", "words"),
     [
-        ("CMD a b", ("a b",)),
-        ('CMD ["a", "b"]', ("a", "b")),
-        ("CMD []", ()),
-        ("EXPOSE 90 80", ("80", "90")),
-        ('VOLUME [" /a ", "/b"]', ("/a", "/b")),
-        ("USER a b", ("a b",)),
-        ("STOPSIGNAL --x 9", ("9",)),
+        *(("CMD a b", ("a b",)), ('CMD ["a", "b"]', ("a", "b")), ("CMD []", ()), ("EXPOSE 90 80", ("80", "90"))),
+        *(('VOLUME [" /a ", "/b"]', ("/a", "/b")), ("USER a b", ("a b",)), ("STOPSIGNAL --x 9", ("9",))),
         ('SHELL ["/bin/bash", "-c"]', ("/bin/bash", "-c")),
     ],
 )

@@ -153,16 +153,8 @@ HEREDOCS = {
     "ONBUILD RUN <<EOF\na\nEOF": [Heredoc("EOF", "a\n")],
     "RUN --mount=type=tmpfs,target=/x <<EOF\nEOF": [Heredoc("EOF", "")],
     "RUN <<EOF\n# a\nb \\\nEOF": [Heredoc("EOF", "# a\nb \\\n")],
-    "RUN '<<EOF'": [],
-    'RUN "<<EOF"': [],
-    "RUN a<<EOF": [],
-    "RUN <<<EOF": [],
-    "RUN << ": [],
-    "RUN it's <<EOF": [],
-    'RUN ["<<EOF"]': [],
-    "USER <<EOF": [],
-    "ENV a=<<EOF": [],
-    "RUN $((1<<4))": [],
+    **{"RUN '<<EOF'": [], 'RUN "<<EOF"': [], "RUN a<<EOF": [], "RUN <<<EOF": [], "RUN << ": [], "RUN it's <<EOF": []},
+    **{'RUN ["<<EOF"]': [], "USER <<EOF": [], "ENV a=<<EOF": [], "RUN $((1<<4))": []},
 }
 
 
@@ -186,10 +178,7 @@ def test_syntax_nodes_know_their_lines_and_comments() -> None:
     text = "# a\n\nFROM a\n  RUN b \\\n   # c\n   d\nCOPY <<E /x\n1\n2\nE\nCMD e"
     nodes = read_syntax(text, "D").nodes
     assert [(node.line.start, node.end, node.place.column) for node in nodes] == [
-        (3, 3, 1),
-        (4, 6, 3),
-        (7, 10, 1),
-        (11, 11, 1),
+        *((3, 3, 1), (4, 6, 3), (7, 10, 1), (11, 11, 1)),
     ]
     assert str(nodes[1].find("d")) == "D:6:4"
     assert str(nodes[1].find("b")) == "D:4:7"
@@ -205,16 +194,8 @@ def test_syntax_is_printed_as_json() -> None:
     shown = syntax.as_dict()
     assert shown["directives"] == {"syntax": "docker/dockerfile:1"}
     assert shown["instructions"][0] | {"inner": 0} == {
-        "name": "FROM",
-        "flags": [],
-        "words": ["a"],
-        "json": False,
-        "text": "FROM a",
-        "start": 2,
-        "end": 2,
-        "column": 1,
-        "heredocs": [],
-        "inner": 0,
+        **{"name": "FROM", "flags": [], "words": ["a"], "json": False, "text": "FROM a", "start": 2, "end": 2},
+        **{"column": 1, "heredocs": [], "inner": 0},
     }
     assert shown["instructions"][1]["inner"]["flags"] == ["--link"]
     assert shown["instructions"][1]["heredocs"][0]["content"] == "1\n"

@@ -22,11 +22,8 @@ QUIET = FakeWatch(kills=False)
 @each_row(
     ("status", "how"),
     [
-        (1, "failed with status 1"),
-        (127, "failed with status 127"),
-        (128 + 11, "was killed by SIGSEGV"),
-        (128 + 4, "was killed by SIGILL"),
-        (255, "failed with status 255"),
+        *((1, "failed with status 1"), (127, "failed with status 127"), (128 + 11, "was killed by SIGSEGV")),
+        *((128 + 4, "was killed by SIGILL"), (255, "failed with status 255")),
     ],
 )
 def test_status_and_signal_are_named(status: int, how: str) -> None:

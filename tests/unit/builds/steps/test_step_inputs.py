@@ -104,10 +104,7 @@ def test_key_tells_mounts_apart_by_their_place(keys: Keys) -> None:
 @each_row(
     ("request_values", "counts_for_copies"),
     [
-        ({"epoch": 0}, True),
-        ({"epoch": 1}, True),
-        ({"options": ("--nv",)}, False),
-        ({"binds": ("/data",)}, False),
+        *(({"epoch": 0}, True), ({"epoch": 1}, True), ({"options": ("--nv",)}, False), ({"binds": ("/data",)}, False)),
         ({"protect": True}, False),
     ],
 )
@@ -119,9 +116,7 @@ def test_key_follows_the_options_of_the_build(keys, request_values, counts_for_c
 def test_key_follows_the_state_and_the_platform(keys: Keys) -> None:
     found = set()
     for keys.state in (
-        make_state(),
-        make_state("other"),
-        make_state("base", "linux/arm64"),
+        *(make_state(), make_state("other"), make_state("base", "linux/arm64")),
         make_state("base", "linux/amd64", "one"),
         make_state("base", "linux/amd64", "one", "two"),
         make_state("base", "linux/amd64", "two", "one"),

@@ -28,10 +28,7 @@ def restore(scheduler: str, array: str, **fields: object) -> JobStatus:
     [
         ("gridengine", "1-9", 3, 3),
         ("gridengine", "2-20:3", 5, 5),  # of one range with a step Grid Engine uses the indices themselves
-        ("gridengine", "0-9", 3, 2),
-        ("gridengine", "2,5-9:2", 4, 9),
-        ("pbs", "0-9", 3, 3),
-        ("pbs", "2,5-9:2", 1, 2),
+        *(("gridengine", "0-9", 3, 2), ("gridengine", "2,5-9:2", 4, 9), ("pbs", "0-9", 3, 3), ("pbs", "2,5-9:2", 1, 2)),
         ("slurm", "2,5-9:2", 5, 5),
     ],
 )

@@ -57,9 +57,7 @@ def test_gridengine_list_of_all_kinds() -> None:
     found = {(each.name, each.index): each for each in GRIDENGINE.parse_list(LIST)}
     states = {name: each.state for name, each in found.items()}
     assert states == {
-        ("run", None): State.RUNNING,
-        ("arr", 1): State.RUNNING,
-        ("arr", 3): State.RUNNING,
+        **{("run", None): State.RUNNING, ("arr", 1): State.RUNNING, ("arr", 3): State.RUNNING},
         ("arr", None): State.QUEUED,
         ("susp", None): State.SUSPENDED,
         ("pe", None): State.QUEUED,

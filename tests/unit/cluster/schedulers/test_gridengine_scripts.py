@@ -144,11 +144,7 @@ def test_gridengine_directives_are_all_above_the_first_command() -> None:
 @each_row(
     ("name", "expected"),
     [
-        ("1a", "j1a"),
-        ("a/b:c@d\\e*f?", "a_b_c_d_e_f_"),
-        ("é", "j_"),
-        ("", "j"),
-        ("-N x", "j-N_x"),
+        *(("1a", "j1a"), ("a/b:c@d\\e*f?", "a_b_c_d_e_f_"), ("é", "j_"), ("", "j"), ("-N x", "j-N_x")),
         ("ok-1.2+", "ok-1.2+"),
     ],
 )

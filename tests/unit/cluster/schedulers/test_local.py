@@ -156,16 +156,8 @@ def test_directives_name_the_line_of_a_mistake(line: str, says: str) -> None:
 @each_row(
     ("name", "value"),
     [
-        ("cpus", "0"),
-        ("cpus", "two"),
-        ("gpus", "-1"),
-        ("memory", "12"),
-        ("time", "1:30"),
-        ("array", "1-x"),
-        ("after", "never:3"),
-        ("begin", "tomorrow"),
-        ("begin", "2030-13-01"),
-        ("exclusive", "perhaps"),
+        *(("cpus", "0"), ("cpus", "two"), ("gpus", "-1"), ("memory", "12"), ("time", "1:30"), ("array", "1-x")),
+        *(("after", "never:3"), ("begin", "tomorrow"), ("begin", "2030-13-01"), ("exclusive", "perhaps")),
     ],
 )
 def test_options_name_what_cannot_be_used(name: str, value: str) -> None:
@@ -176,12 +168,8 @@ def test_options_name_what_cannot_be_used(name: str, value: str) -> None:
 def test_options_read_times_to_begin() -> None:
     now = time.time()
     for text, least, most in (
-        ("now", 0, 2),
-        ("now+90", 89, 92),
-        ("now+5minutes", 299, 302),
-        ("now+1day", 86399, 86402),
-        ("23:59:59", -1, 86400),
-        ("00:00", 0, 86400 + 3600),
+        *(("now", 0, 2), ("now+90", 89, 92), ("now+5minutes", 299, 302), ("now+1day", 86399, 86402)),
+        *(("23:59:59", -1, 86400), ("00:00", 0, 86400 + 3600)),
     ):
         begin = apply_options(LocalRequest(), {"begin": text}).begin
         assert begin is not None

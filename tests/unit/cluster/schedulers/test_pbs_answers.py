@@ -94,11 +94,7 @@ def test_pbs_ids_have_a_server_or_none() -> None:
     ids = ("12", "12.pbs1", "12[].pbs1", "12[3].pbs1", "12[3]")
     read = [PBS.parse_list(text.format(id))[0] for id in ids]
     assert [(each.id, each.index) for each in read] == [
-        ("12", None),
-        ("12.pbs1", None),
-        ("12[].pbs1", None),
-        ("12[].pbs1", 3),
-        ("12[]", 3),
+        *(("12", None), ("12.pbs1", None), ("12[].pbs1", None), ("12[].pbs1", 3), ("12[]", 3)),
     ]
 
 
@@ -123,15 +119,10 @@ def test_pbs_states(letter: str, state: State) -> None:
 @each_row(
     ("code", "substate", "state", "exit_code", "signal"),
     [
-        ("0", "92", State.DONE, 0, None),
-        ("3", "93", State.FAILED, 3, None),
-        ("137", "93", State.FAILED, 137, None),
-        ("271", "91", State.CANCELLED, None, 15),
-        ("271", "", State.CANCELLED, None, 15),
-        ("267", "93", State.FAILED, None, 11),
-        (None, "91", State.CANCELLED, None, None),
-        (None, "", State.LOST, None, None),
-        ("-29", "93", State.TIMEOUT, None, None),
+        *(("0", "92", State.DONE, 0, None), ("3", "93", State.FAILED, 3, None), ("137", "93", State.FAILED, 137, None)),
+        *(("271", "91", State.CANCELLED, None, 15), ("271", "", State.CANCELLED, None, 15)),
+        *(("267", "93", State.FAILED, None, 11), (None, "91", State.CANCELLED, None, None)),
+        *((None, "", State.LOST, None, None), ("-29", "93", State.TIMEOUT, None, None)),
         ("-27", "93", State.OUT_OF_MEMORY, None, None),
         ("-26", "91", State.OUT_OF_MEMORY, None, None),
         *((code, "93", State.NODE_FAILED, None, None) for code in ("-4", "-5", "-6", "-20")),
@@ -303,10 +294,7 @@ PIECES = [
     *RUNNING.splitlines(),
     *read_answer("array-without-history").splitlines(),
     *TABLE.splitlines(),
-    "Job Id: ",
-    "Job Id: x",
-    "\t",
-    "    = 1",
+    *("Job Id: ", "Job Id: x", "\t", "    = 1"),
 ]
 
 

@@ -125,12 +125,8 @@ def test_slurm_directive_of_the_user_replaces_ours(own: str) -> None:
     ("own", "replaced"),
     [
         ("--tasks-per-node=2", "--ntasks-per-node"),
-        ("-p dev", "--partition"),
-        ("-N1-2", "--nodes"),
-        ("--mem-per-cpu=2G", "--mem"),
-        ("--gres=gpu:a100:1", "--gpus-per-node"),
-        ("-G 8", "--gpus-per-node"),
-        ("-Aother", "--account"),
+        *(("-p dev", "--partition"), ("-N1-2", "--nodes"), ("--mem-per-cpu=2G", "--mem")),
+        *(("--gres=gpu:a100:1", "--gpus-per-node"), ("-G 8", "--gpus-per-node"), ("-Aother", "--account")),
         ("-o here.txt", "--output"),
     ],
 )

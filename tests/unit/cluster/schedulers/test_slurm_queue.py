@@ -260,11 +260,8 @@ def test_sacct_memory_and_codes_are_explained() -> None:
     assert fine.state is State.DONE, "the script went on without the step"
     # 20.11 writes 4Gn for 4 GiB per node and 4Gc per CPU; how many CPUs that were is not said.
     for asked, used, state in [
-        ("4Gn", "5000000K", State.OUT_OF_MEMORY),
-        ("4G", "5000000K", State.OUT_OF_MEMORY),
-        ("4Gn", "1000000K", State.FAILED),
-        ("4Gc", "5000000K", State.FAILED),
-        ("", "5000000K", State.FAILED),
+        *(("4Gn", "5000000K", State.OUT_OF_MEMORY), ("4G", "5000000K", State.OUT_OF_MEMORY)),
+        *(("4Gn", "1000000K", State.FAILED), ("4Gc", "5000000K", State.FAILED), ("", "5000000K", State.FAILED)),
     ]:
         text = sacct_line("7", "FAILED", "0:9", asked) + sacct_line("7.batch", "CANCELLED", "0:9", asked, used)
         assert [each.state for each in SLURM.parse_history(text)] == [state]

@@ -64,10 +64,7 @@ def test_usage_of_qacct_and_qstat() -> None:
     ("select", "cpus", "gpus"),
     [
         ("ncpus=4:ngpus=1", 4, 1),  # as qsub got it: a chunk without a number is one
-        ("ncpus=4+2:ncpus=1", 6, None),
-        ("2:ncpus=4:mem=8gb", 8, None),
-        ("1", None, None),
-        ("", None, None),
+        *(("ncpus=4+2:ncpus=1", 6, None), ("2:ncpus=4:mem=8gb", 8, None), ("1", None, None), ("", None, None)),
     ],
 )
 def test_usage_of_qstat_counts_chunks_as_they_were_asked_for(select: str, cpus: int | None, gpus: int | None) -> None:

@@ -280,10 +280,7 @@ def test_discover_differences_are_named_queue_by_queue() -> None:
     ("names", "name"),
     [
         (("login1", "login1.alpha.hpc.tu-dresden.de"), "alpha"),
-        (("vm",), "vm"),
-        (("head01",), "head"),
-        (("Ünï",), "-n-"),
-        ((), "site"),
+        *((("vm",), "vm"), (("head01",), "head"), (("Ünï",), "-n-"), ((), "site")),
     ],
 )
 def test_discover_names_the_site_after_its_machines(names: tuple[str, ...], name: str) -> None:

@@ -121,10 +121,7 @@ def test_reader_and_shell_agree_on_scripts(shell: str) -> None:
         *("if [ -z a ]; then\n", "export A=${A%b}", "export A=${#A}", "export A=$'x'", "A=\\", "export A=1\0", "1A=2"),
         *("if [ -z a ]; then\n cat <<x\nfi\nx\nfi", "if [ -z a ]; then\n A='\nfi'\nfi", 'export "A=1"', "unset -f f"),
         *(
-            "if [ -n a ]; then\r\nA=1\r\nfi\r\n",
-            "export A=1 && B=2",
-            "A=1 | B=2",
-            "umask 077",
+            *("if [ -n a ]; then\r\nA=1\r\nfi\r\n", "export A=1 && B=2", "A=1 | B=2", "umask 077"),
             "if [ a ]; then A=1; fi",
         ),
     ],

@@ -21,10 +21,7 @@ from tests.requirements import REPOSITORY
 def test_environment_of_a_plain_image_is_apptainers() -> None:
     payload = plan(make_image("PATH=/usr/bin:/bin", "A=1"), {"FOO": "bar", "USER": "user"})
     assert payload.environ == {
-        "A": "1",
-        "APPTAINER_APPNAME": "",
-        "APPTAINER_BIND": "",
-        "APPTAINER_COMMAND": "exec",
+        **{"A": "1", "APPTAINER_APPNAME": "", "APPTAINER_BIND": "", "APPTAINER_COMMAND": "exec"},
         "APPTAINER_CONTAINER": "/images/thing.sif",
         "APPTAINER_ENVIRONMENT": "/.singularity.d/env/91-environment.sh",
         "APPTAINER_NAME": "thing.sif",
@@ -33,10 +30,7 @@ def test_environment_of_a_plain_image_is_apptainers() -> None:
         "LD_LIBRARY_PATH": "/.singularity.d/libs",
         "PATH": "/usr/bin:/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/sbin",
         "PROMPT_COMMAND": 'PS1="Apptainer> "; unset PROMPT_COMMAND',
-        "PS1": "Apptainer> ",
-        "PWD": "/home/user",
-        "PYTHONNOUSERSITE": "1",
-        "SINGULARITY_BIND": "",
+        **{"PS1": "Apptainer> ", "PWD": "/home/user", "PYTHONNOUSERSITE": "1", "SINGULARITY_BIND": ""},
         "SINGULARITY_CONTAINER": "/images/thing.sif",
         "SINGULARITY_ENVIRONMENT": "/.singularity.d/env/91-environment.sh",
         "SINGULARITY_NAME": "thing.sif",
@@ -67,11 +61,7 @@ def test_environment_carries_any_value_unchanged(value: str) -> None:
 
 def test_environment_options_keep_names_outside() -> None:
     host = {
-        "TERM": "xterm",
-        "https_proxy": "p",
-        "NO_PROXY": "n",
-        "FOO": "1",
-        "LANG": "de_DE.UTF-8",
+        **{"TERM": "xterm", "https_proxy": "p", "NO_PROXY": "n", "FOO": "1", "LANG": "de_DE.UTF-8"},
         "APPTAINERENV_Q": "7",
     }
     environ = plan(make_image("A=1"), host, cleanenv=True).environ
@@ -187,10 +177,7 @@ def test_environment_driver_libraries_come_after_the_images() -> None:
         ("A=1,2", {"A": "1,2"}),
         ('"A=1,2",B=3', {"A": "1,2", "B": "3"}),
         ('"A=a ""b""",B=3', {"A": 'a "b"', "B": "3"}),
-        ("A=x=y", {"A": "x=y"}),
-        ("A=", {"A": ""}),
-        ("=v", {}),
-        ('A="1,2"', {"A": '"1,2'}),
+        *(("A=x=y", {"A": "x=y"}), ("A=", {"A": ""}), ("=v", {}), ('A="1,2"', {"A": '"1,2'})),
     ],
 )
 def test_environment_env_flag_is_split_as_by_apptainer(text: str, expected: dict[str, str]) -> None:

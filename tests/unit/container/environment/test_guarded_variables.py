@@ -13,14 +13,7 @@ from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY
 
 GUARDED = (
-    "PYTHONPATH",
-    "PYTHONHOME",
-    "LD_PRELOAD",
-    "R_LIBS_USER",
-    "PERL5LIB",
-    "CONDA_PREFIX",
-    "VIRTUAL_ENV",
-    "BASH_ENV",
+    *("PYTHONPATH", "PYTHONHOME", "LD_PRELOAD", "R_LIBS_USER", "PERL5LIB", "CONDA_PREFIX", "VIRTUAL_ENV", "BASH_ENV"),
 )
 
 
@@ -44,10 +37,7 @@ def test_leaks_are_said_in_one_line_or_noted() -> None:
     assert any("BASH_ENV, BASH_FUNC_which%%" in note for note in payload.notes)
     assert "BASH_FUNC_which%%" not in payload.environ
     host = {
-        "LOADEDMODULES": "gcc",
-        "SLURM_JOB_ID": "1",
-        "CUDA_VISIBLE_DEVICES": "0",
-        "OMPI_MCA_btl": "tcp",
+        **{"LOADEDMODULES": "gcc", "SLURM_JOB_ID": "1", "CUDA_VISIBLE_DEVICES": "0", "OMPI_MCA_btl": "tcp"},
         "LANG": "C",
     }
     payload = plan(make_image(), host)

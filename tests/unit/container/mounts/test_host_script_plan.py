@@ -24,9 +24,7 @@ def test_what_is_hidden_goes_before_what_is_shown_in_it_and_after_what_it_is_in(
     project = "/usr/people/me/project"
     lines = plan(shown=[[project, 1, 2]], hidden=[f"{project}/.kube", "/usr/people/me"])
     texts = (
-        "bind host:/usr to",
-        "tmpfs on session:/script/usr/people/me ",
-        f"bind host:{project} to",
+        *("bind host:/usr to", "tmpfs on session:/script/usr/people/me ", f"bind host:{project} to"),
         f"{project}/.kube",
     )
     places = [next(index for index, line in enumerate(lines) if text in line) for text in texts]

@@ -217,14 +217,8 @@ def test_writable_is_refused_for_an_image_that_cannot_change(host, tmp_path, kin
 @each_row(
     ("text", "size"),
     [
-        ("", 2 << 30),
-        ("512M", 512 << 20),
-        ("512 MiB", 512 << 20),
-        ("2g", 2 << 30),
-        ("2GB", 2 << 30),
-        ("4K", 4096),
-        ("25%", 2 << 30),
-        ("100%", 8 << 30),
+        *(("", 2 << 30), ("512M", 512 << 20), ("512 MiB", 512 << 20), ("2g", 2 << 30), ("2GB", 2 << 30), ("4K", 4096)),
+        *(("25%", 2 << 30), ("100%", 8 << 30)),
     ],
 )
 def test_the_size_of_layers_in_memory(host, text, size):

@@ -30,11 +30,7 @@ from tests.builders.rows import each_row
 
 IMAGE = {"/bin/sh": b"", "/etc/passwd": b"root:x:0:0::/root:/bin/sh\n", "/proc": None, "/sys": None, "/dev": None}
 HOST = {
-    "/home/user/work": None,
-    "/scratch/job": None,
-    "/tmp": None,
-    "/var/tmp": None,
-    "/etc/hosts": b"",
+    **{"/home/user/work": None, "/scratch/job": None, "/tmp": None, "/var/tmp": None, "/etc/hosts": b""},
     "/etc/localtime": "-> /usr/share/zoneinfo/UTC",
     "/usr/share/zoneinfo/UTC": b"",
     "/dev/null": b"",
@@ -236,11 +232,8 @@ def test_operations_are_described_in_one_line_each() -> None:
 @each_row(
     ("source", "guarded"),
     [
-        ("/var", "/mnt/tmp/kedge-1000"),
-        ("/", "/mnt/var/tmp/kedge-1000"),
-        ("/var/tmp/kedge-1000", "/mnt"),
-        ("/var/tmp/kedge-1000/images", "/mnt"),
-        ("/way", "/mnt/kedge-1000"),
+        *(("/var", "/mnt/tmp/kedge-1000"), ("/", "/mnt/var/tmp/kedge-1000"), ("/var/tmp/kedge-1000", "/mnt")),
+        *(("/var/tmp/kedge-1000/images", "/mnt"), ("/way", "/mnt/kedge-1000")),
     ],
 )
 def test_plan_images_on_the_node_are_read_only_wherever_they_appear(source: str, guarded: str) -> None:

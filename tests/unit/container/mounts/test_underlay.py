@@ -19,14 +19,8 @@ from kedge.system.libc import MS_RDONLY
 from kedge.system.views import DirectoryView, TableView
 
 IMAGE = {
-    "/bin": "-> usr/bin",
-    "/etc/passwd": b"root",
-    "/etc/ssl/cert.pem": b"",
-    "/home": None,
-    "/usr/bin/sh": b"",
-    "/usr/lib/libc.so": b"",
-    "/var/run": "-> /run",
-    "/lib/loop": "-> loop",
+    **{"/bin": "-> usr/bin", "/etc/passwd": b"root", "/etc/ssl/cert.pem": b"", "/home": None, "/usr/bin/sh": b""},
+    **{"/usr/lib/libc.so": b"", "/var/run": "-> /run", "/lib/loop": "-> loop"},
 }
 
 
@@ -54,9 +48,7 @@ def test_a_folder_is_rebuilt_with_its_entries_and_made_readonly() -> None:
         MakeReadonly("/root/etc"),
     ]
     assert plan_underlay([("/home/user/project", "d"), ("/home/user", "d")], TableView(IMAGE)) == [
-        Tmpfs("/root/home", "mode=755"),
-        folder("/home/user/project"),
-        folder("/home/user"),
+        *(Tmpfs("/root/home", "mode=755"), folder("/home/user/project"), folder("/home/user")),
         MakeReadonly("/root/home"),
     ]
 

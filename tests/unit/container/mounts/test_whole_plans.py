@@ -126,12 +126,7 @@ PLANS = {
     each.__name__.removeprefix("plan_"): each
     for each in (
         *(
-            plan_default,
-            plan_contained,
-            plan_workdir,
-            plan_identity,
-            plan_sandbox,
-            plan_homeless,
+            *(plan_default, plan_contained, plan_workdir, plan_identity, plan_sandbox, plan_homeless),
             plan_nothing_of_the_host,
         ),
         *(plan_binds, plan_libraries, plan_step),

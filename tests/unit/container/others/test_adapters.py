@@ -110,9 +110,7 @@ def test_apptainer_plain_exec_and_words_in_their_places() -> None:
         ({"network": "host"}, []),
         ({"nv": True}, ["--nv"]),
         ({"drop_caps": ["a", "b"]}, ["--drop-caps", "a,b"]),
-        ({"root": "unpack"}, ["--unsquash"]),
-        ({"root": "squashfuse"}, []),
-        ({"app": "x"}, ["--app", "x"]),
+        *(({"root": "unpack"}, ["--unsquash"]), ({"root": "squashfuse"}, []), ({"app": "x"}, ["--app", "x"])),
         ({"sharens": True}, ["--sharens"]),
         ({"no_mount": ["home", "cwd"]}, ["--no-mount", "home", "--no-mount", "cwd"]),
     ],
@@ -156,9 +154,7 @@ def test_charliecloud_plain_exec() -> None:
     [
         ({"fakeroot": True}, ["--uid=0", "--gid=0", "--seccomp"]),
         ({"tmpfs_size": "4G"}, ["--write-fake=4G"]),
-        ({"contain": True}, ["--private-tmp"]),
-        ({"pwd": "/x"}, ["--cd=/x"]),
-        ({"sharens": True}, ["--join"]),
+        *(({"contain": True}, ["--private-tmp"]), ({"pwd": "/x"}, ["--cd=/x"]), ({"sharens": True}, ["--join"])),
         ({"home": "/a:/b"}, ["--bind=/a:/b"]),
     ],
 )
@@ -198,9 +194,7 @@ def test_enroot_plain_exec() -> None:
 @each_row(
     ("options", "words"),
     [
-        ({"fakeroot": True}, ["--root"]),
-        ({"writable_tmpfs": True}, ["--rw"]),
-        ({"pid": True}, ["--pid"]),
+        *(({"fakeroot": True}, ["--root"]), ({"writable_tmpfs": True}, ["--rw"]), ({"pid": True}, ["--pid"])),
         ({"network": "none"}, ["--net"]),
         ({"scratch": ["/s"]}, ["--mount", "tmpfs:/s:tmpfs:x-create=dir,rw,nosuid,nodev,mode=1777"]),
     ],

@@ -45,13 +45,7 @@ def newer(note: object = NOTE_575, *place: str) -> ImageFacts:
 
 NESTED = make_compat_library(None).replace(b"null\0", b"[[[[\0")
 NONSENSE = (
-    [],
-    "text",
-    5,
-    {"driver": "535"},
-    {"driver": [None]},
-    {"driver": [], "CUDA version": 12},
-    {"driver": [[535]]},
+    *([], "text", 5, {"driver": "535"}, {"driver": [None]}, {"driver": [], "CUDA version": 12}, {"driver": [[535]]}),
 )
 
 

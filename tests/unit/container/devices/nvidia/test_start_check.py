@@ -77,10 +77,7 @@ def test_preflight_ptx_that_the_driver_cannot_compile_is_refused() -> None:
 @each_row(
     ("options", "program"),
     [
-        ({"force": True}, "python"),
-        ({"dry_run": True}, "python"),
-        ({"verb": "shell"}, ""),
-        ({}, "nvidia-smi"),
+        *(({"force": True}, "python"), ({"dry_run": True}, "python"), ({"verb": "shell"}, ""), ({}, "nvidia-smi")),
         ({}, "/usr/bin/nvidia-smi"),
     ],
 )
