@@ -7,7 +7,7 @@ import tracemalloc
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kedge.cluster.hosts import MOST_HOSTS, parse_counts, parse_host_pairs, parse_hosts, parse_node_file
@@ -48,7 +48,7 @@ def test_hosts_read(text: str, names: str) -> None:
         *("", "   ", ",", "n[1-2", "n1-2]", "n[[1]]", "n[]", "n[1,,2]", "n[a]", "n[2-1]", "n[1-3:2]", "n[-1]", "n1 n2"),
         *("n[1-999999999]", "n[1-999999999999999999999999]", "n[1-100000],m[1-2]", "n[0-999][0-999]", "n[1-60000]" * 9),
         *("-oProxyCommand=x", "$(reboot)", "n1;reboot", "n\x001", "n1\nn2", "näh", "n/1", "a" * 300, "n" * (2 << 20)),
-        *("[" * 9999, "n[" + "1," * 400_000 + "1]", "n[1-2]" * 200),
+        *("[" * 9999, "n[" + "1," * 110_000 + "1]", "n[1-2]" * 200),
     ],
 )
 def test_hosts_refuses(text: str) -> None:
@@ -120,8 +120,10 @@ def test_pe_hostfile_refuses(text: str) -> None:
         parse_pe(text)
 
 
+@settings(max_examples=40)
 @given(
-    st.dictionaries(st.from_regex(r"[a-z][a-z0-9]{0,8}", fullmatch=True), st.integers(1, 9), min_size=1), st.randoms()
+    st.dictionaries(st.text("abc12", min_size=1, max_size=5).map("n{}".format), st.integers(1, 9), min_size=1),
+    st.randoms(),
 )
 def test_node_file_shuffled(counts: dict[str, int], random: Random) -> None:
     lines = [name for name, count in counts.items() for _ in range(count)]
@@ -132,6 +134,6 @@ def test_node_file_shuffled(counts: dict[str, int], random: Random) -> None:
 
 
 def test_node_file_of_many_lines_is_read_and_of_too_many_hosts_is_not() -> None:
-    assert parse_node_file("n1\n" * 200_000) == (("n1", 200_000),)
+    assert parse_node_file("n1\n" * (MOST_HOSTS + 1)) == (("n1", MOST_HOSTS + 1),)
     with pytest.raises(LaunchRefused, match="more than"):
-        parse_node_file("\n".join(f"n{number}" for number in range(120_000)))
+        parse_node_file("\n".join(f"n{number}" for number in range(MOST_HOSTS + 1)))

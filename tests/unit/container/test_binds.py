@@ -190,14 +190,14 @@ def quote_field(field: str) -> str:
     return '"' + field.replace('"', '""') + '"'
 
 
-@settings(database=None)
+@settings(database=None, max_examples=40)
 @given(st.lists(st.tuples(paths, paths, st.booleans()), max_size=4))
 def test_binds_written_are_read_again(binds: list[tuple[str, str, bool]]) -> None:
     found = parse_bind(",".join(map(write_bind, binds)), "/")
     assert [(each.source, each.destination, each.readonly) for each in found] == binds
 
 
-@settings(database=None)
+@settings(database=None, max_examples=40)
 @given(st.lists(st.tuples(paths, paths, st.booleans()), max_size=4))
 def test_binds_mounts_written_are_read_again(binds: list[tuple[str, str, bool]]) -> None:
     lines = [

@@ -19,7 +19,7 @@ def _compile(pattern: str, star: str) -> str:
 
 def test_patterns_agree_with_regular_expressions() -> None:
     dice = random.Random(13)
-    for _ in range(3000):
+    for _ in range(1000):
         value = "".join(dice.choices("aab.", k=dice.randrange(9)))
         pattern = "".join(dice.choices("ab.*?", k=dice.randrange(6)))
         for is_longest in (False, True):
@@ -28,8 +28,8 @@ def test_patterns_agree_with_regular_expressions() -> None:
             assert trim_prefix(value, pattern, is_longest=is_longest) == expected
             backwards = re.sub(rf"\A{_compile(pattern[::-1], star)}", "", value[::-1], count=1)[::-1]
             assert trim_suffix(value, pattern, is_longest=is_longest) == backwards
-        compiled = _compile(pattern, ".*")
-        assert replace_pattern(value, pattern, "-", everywhere=False, room=99) == re.sub(compiled, "-", value, count=1)
+        expected = re.sub(_compile(pattern, ".*"), "-", value, count=1)
+        assert replace_pattern(value, pattern, "-", everywhere=False, room=99) == expected
 
 
 @each_row(

@@ -97,12 +97,12 @@ def test_gridengine_list_that_is_none_is_an_error(text: str) -> None:
         GRIDENGINE.parse_list(text)
 
 
-def test_gridengine_list_of_ten_thousand_jobs_is_read_quickly() -> None:
+def test_gridengine_list_of_three_thousand_jobs_is_read_quickly() -> None:
     [entry] = re.findall(r"    <job_list.*?</job_list>\n", LIST, re.DOTALL)[:1]
-    text = LIST.replace(entry, "".join(entry.replace(">45<", f">{number}<") for number in range(10_000)))
+    text = LIST.replace(entry, "".join(entry.replace(">45<", f">{number}<") for number in range(3_000)))
     began = time.process_time()
-    assert len(GRIDENGINE.parse_list(text)) == 10_010
-    assert time.process_time() - began < 1.5
+    assert len(GRIDENGINE.parse_list(text)) == 3_010
+    assert time.process_time() - began < 0.5
 
 
 def test_gridengine_detail() -> None:

@@ -216,11 +216,11 @@ def test_pbs_table_of_versions_without_wide_attributes() -> None:
         assert PBS.parse_list(text) == PBS.parse_detail(text) == PBS.parse_history(text) == []
 
 
-def test_pbs_list_of_ten_thousand_jobs_is_read_quickly() -> None:
-    text = "".join(RUNNING.replace("1234", str(number)) for number in range(10_000))
+def test_pbs_list_of_three_thousand_jobs_is_read_quickly() -> None:
+    text = "".join(RUNNING.replace("1234", str(number)) for number in range(3_000))
     began = time.process_time()
-    assert len(PBS.parse_list(text)) == 10_000
-    assert time.process_time() - began < 1.8
+    assert len(PBS.parse_list(text)) == 3_000
+    assert time.process_time() - began < 0.6
 
 
 @each_row(

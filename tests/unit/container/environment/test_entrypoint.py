@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kedge.container.env_scripts import is_oci_script, read_workdir
@@ -57,6 +57,7 @@ def test_run_starts_entrypoint_and_command(entrypoint, command, arguments, expec
     assert bool(payload.search) == ("/" not in expected[0])
 
 
+@settings(max_examples=40)
 @given(st.lists(WORD, min_size=1, max_size=3), st.lists(WORD, max_size=3))
 def test_run_gives_words_of_any_kind_unchanged(entrypoint: list[str], command: list[str]) -> None:
     image = make_image(entrypoint=tuple(entrypoint), command=tuple(command), shells=())
