@@ -83,50 +83,52 @@ def test_values_of_files_are_read() -> None:
 
 
 @each_row(
-    ("name", "value", "message"),
+    ("name", "refused"),
     [
-        ("nodes", 0, "cannot be 0"),
-        ("nodes", -1, "cannot be -1"),
-        ("nodes", 1.5, "not a whole number"),
-        ("nodes", True, "true is not a whole number"),
-        ("nodes", "two", "not a whole number"),
-        ("nodes", "1-4", "not a whole number"),
-        ("nodes", 10**30, "cannot be"),
-        ("gpus_per_node", "a100", "not a number of GPUs"),
-        *(("gpus_per_node", -1, "cannot be -1"), ("memory", 64, "'64' has no unit")),
-        *(("memory", True, "not true or false"), ("time", 90, "'90' has no unit"), ("time", [1], "not a list")),
-        ("time", datetime.date(2030, 1, 1), "not a date or time"),
-        ("time", datetime.time(1, 30, 0, 5), "not a duration"),
-        ("begin", datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC), "do not support time zones"),
-        ("image", 3, "must be text, not a whole number"),
-        ("image", "a\0b", "NUL byte"),
-        ("account", "a\nb", "line break"),
-        ("directives", ["--x\n#SBATCH --y"], "line break"),
-        *(("directives", [" "], "empty text"), ("directives", {}, "not a table"), ("name", "  ", "it is empty")),
-        ("command", "a 'b", "unclosed quote"),
-        ("command", [True], "spell them differently"),
-        ("command", ["a\0"], "NUL"),
-        ("command", 3, "not a whole number"),
-        ("setup", ["a\0"], "NUL"),
-        ("environment", {"9A": "1"}, "'9A' is not a variable name"),
-        ("environment", {"": "1"}, "'' is not a variable name"),
-        ("environment", {"A": True}, "A: true and false"),
-        ("environment", {"A": 1 << 70}, "A: the number is too large"),
-        ("environment", {"A": ["x"]}, "A: it must be text, not a list"),
-        ("environment", ["A"], "has no value"),
-        ("environment", "A=1", "must be a table"),
-        ("exclusive", "yes", "true or false, not text"),
-        *(("parallel", "", "is not one of"), ("pull", "later", "is not one of")),
-        *(("mail_on", ["requeue"], "is not one of"), ("mail_on", 3, "list of words"), ("array", {}, "not a table")),
-        *(("array", [1.5], "not a list"), ("dependencies", 12, "a list of jobs")),
-        ("dependencies", [12], "must be text"),
+        ("nodes", {0: "cannot be 0", -1: "cannot be -1", 1.5: "not a whole number", 10**30: "cannot be"}),
+        ("nodes", {"two": "not a whole number", "1-4": "not a whole number"}),
+        ("nodes", {True: "true is not a whole number"}),
+        ("gpus_per_node", {"a100": "not a number of GPUs", -1: "cannot be -1"}),
+        ("memory", {64: "'64' has no unit", True: "not true or false"}),
+        ("time", {90: "'90' has no unit", (1,): "not a list", datetime.date(2030, 1, 1): "not a date or time"}),
+        ("time", {datetime.time(1, 30, 0, 5): "not a duration"}),
+        ("begin", {datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC): "do not support time zones"}),
+        ("image", {3: "must be text, not a whole number", "a\0b": "NUL byte"}),
+        ("account", {"a\nb": "line break"}),
+        ("directives", {("--x\n#SBATCH --y",): "line break", (" ",): "empty text"}),
+        ("name", {"  ": "it is empty"}),
+        ("command", {"a 'b": "unclosed quote", (True,): "spell them differently", ("a\0",): "NUL"}),
+        ("command", {3: "not a whole number"}),
+        ("setup", {("a\0",): "NUL"}),
+        ("environment", {("A",): "has no value", "A=1": "must be a table"}),
+        ("exclusive", {"yes": "true or false, not text"}),
+        *(("parallel", {"": "is not one of"}), ("pull", {"later": "is not one of"})),
+        ("mail_on", {("requeue",): "is not one of", 3: "list of words"}),
+        ("array", {(1.5,): "not a list"}),
+        ("dependencies", {12: "a list of jobs", (12,): "must be text"}),
     ],
 )
-def test_values_refusals_say_what_is_wrong(name: str, value: object, message: str) -> None:
+def test_values_refusals_say_what_is_wrong(name: str, refused: dict[Any, str]) -> None:
+    for value, message in refused.items():
+        refuse_value(name, list(value) if isinstance(value, tuple) else value, message)
+
+
+def refuse_value(name: str, value: object, message: str) -> None:
     with pytest.raises(InvalidJob) as caught:
         read(name, value)
     assert message in caught.value.message
     assert len(caught.value.message) < 200
+
+
+def test_values_refusals_of_tables_say_what_is_wrong() -> None:
+    for name in ("directives", "array"):
+        refuse_value(name, {}, "not a table")
+    for key, value, message in (
+        *(("9A", "1", "'9A' is not a variable name"), ("", "1", "'' is not a variable name")),
+        *(("A", True, "A: true and false"), ("A", 1 << 70, "A: the number is too large")),
+        ("A", ["x"], "A: it must be text, not a list"),
+    ):
+        refuse_value("environment", {key: value}, message)
 
 
 def test_change_lists_add_and_other_values_replace() -> None:
@@ -143,44 +145,38 @@ def test_change_lists_add_and_other_values_replace() -> None:
     assert (other.memory, other.memory_per_cpu) == (None, 7)
 
 
+TORCHRUN = {"command": ("a",), "parallel": Parallel.TORCHRUN}
+
+
 @each_row(
-    ("job", "field"),
+    ("field", "all_fields"),
     [
-        (Job(), "command"),
-        (Job(image="x", memory=1, memory_per_cpu=1), "memory_per_cpu"),
-        (Job(image="x", memory_per_gpu=1), "memory_per_gpu"),
-        (Job(image="x", gpu_type="a100"), "gpu_type"),
-        (Job(image="x", nodes=0), "nodes"),
-        (Job(image="x", nodes=10**7), "nodes"),
-        (Job(image="x", time=-1), "time"),
-        (Job(image="x", tasks=7, tasks_per_node=4), "tasks"),
-        (Job(image="x", tasks=9, nodes=2, tasks_per_node=4), "tasks"),
-        (Job(image="x", tasks=2, nodes=4), "tasks"),
-        (Job(image="x", parallel=Parallel.TORCHRUN), "command"),
-        (Job(image="x", command=("a",), parallel=Parallel.TORCHRUN, tasks_per_node=4), "tasks_per_node"),
-        (Job(image="x", command=("a",), parallel=Parallel.TORCHRUN, nodes=2, tasks=8), "tasks"),
-        (Job(image="x", environment=(("A-B", "1"),)), "environment"),
-        (Job(image="x", environment=(("A", "1"), ("A", "2"))), "environment"),
-        (Job(image="x", environment=(("A", "a\0b"),)), "environment"),
-        (Job(image="x", nodes=MOST + 1), "nodes"),
-        (Job(image="x", output="{nme}.out"), "output"),
-        (Job(image="x", error="%x-%5j.err"), "error"),
-        (Job(image="x", name="a\0"), "name"),
-        (Job(image="x", name=" "), "name"),
-        (Job(image="x", queue="a\n#SBATCH --y"), "queue"),
-        (Job(image="x", directives=("a\rb",)), "directives"),
-        (Job(image="x", runtime="x; y"), "runtime"),
-        (Job(image="x", mail_on=("never",)), "mail_on"),
-        (Job(image="x", dependencies=(Dependency(DependencyKind.AFTER_OK, "1,singleton"),)), "dependencies"),
-        (Job(image="x", dependencies=(Dependency(DependencyKind.AFTER_OK, ""),)), "dependencies"),
+        ("command", [{"image": ""}, {"parallel": Parallel.TORCHRUN}]),
+        ("memory_per_cpu", [{"memory": 1, "memory_per_cpu": 1}]),
+        ("memory_per_gpu", [{"memory_per_gpu": 1}]),
+        ("gpu_type", [{"gpu_type": "a100"}]),
+        ("nodes", [{"nodes": 0}, {"nodes": 10**7}, {"nodes": MOST + 1}]),
+        ("time", [{"time": -1}]),
+        ("tasks", [{"tasks": 7, "tasks_per_node": 4}, {"tasks": 9, "nodes": 2, "tasks_per_node": 4}]),
+        ("tasks", [{"tasks": 2, "nodes": 4}, {**TORCHRUN, "nodes": 2, "tasks": 8}]),
+        ("tasks_per_node", [{**TORCHRUN, "tasks_per_node": 4}]),
+        ("environment", [{"environment": given} for given in ((("A-B", "1"),), (("A", "1"), ("A", "2")))]),
+        ("environment", [{"environment": (("A", "a\0b"),)}]),
+        *(("output", [{"output": "{nme}.out"}]), ("error", [{"error": "%x-%5j.err"}])),
+        *(("name", [{"name": "a\0"}, {"name": " "}]), ("queue", [{"queue": "a\n#SBATCH --y"}])),
+        *(("directives", [{"directives": ("a\rb",)}]), ("runtime", [{"runtime": "x; y"}])),
+        ("mail_on", [{"mail_on": ("never",)}]),
+        ("dependencies", [{"dependencies": (Dependency(DependencyKind.AFTER_OK, id),)} for id in ("1,singleton", "")]),
     ],
 )
-def test_rules_find_the_contradiction(job: Job, field: str) -> None:
-    assert [problem.field for problem in find_problems(job)] == [field]
-    assert all(problem.hint for problem in find_problems(job))
-    with pytest.raises(InvalidJob) as caught:
-        check_job(job)
-    assert caught.value.context == {"key": BY_NAME[field].key}
+def test_rules_find_the_contradiction(field: str, all_fields: list[dict[str, Any]]) -> None:
+    for fields in all_fields:
+        job = Job(**{"image": "x", **fields})
+        assert [problem.field for problem in find_problems(job)] == [field], fields
+        assert all(problem.hint for problem in find_problems(job)), fields
+        with pytest.raises(InvalidJob) as caught:
+            check_job(job)
+        assert caught.value.context == {"key": BY_NAME[field].key}
 
 
 @each_row(
@@ -209,29 +205,20 @@ def test_rules_say_what_is_wrong_and_what_to_write_instead(job: Job, message: st
 
 
 @each_row(
-    "job",
+    "fields",
     [
-        Job(image="x"),
-        Job(image="x", nodes=MOST),
-        Job(image="x", nodes=2, tasks=2),
-        Job(image="x", tasks=8, nodes=2, tasks_per_node=4),
-        Job(command=("hostname",)),
-        Job(image="x", tasks=7, nodes=2),
-        Job(
-            image="x",
-            name='a\n"$(x)"',
-            setup=("a\nb",),
-            environment=(("A", "\n$()"),),
-            output="{name}/{id}_{index}.out",
-        ),
-        Job(image="x", command=("a",), parallel=Parallel.TORCHRUN, nodes=2, tasks=2, gpus_per_node=4),
-        Job(image="x", command=("a",), parallel=Parallel.TORCHRUN, tasks=2),
-        Job(image="x", output="100%/{id}.out"),
+        *({}, {"nodes": MOST}, {"nodes": 2, "tasks": 2}, {"tasks": 8, "nodes": 2, "tasks_per_node": 4}),
+        *({"image": "", "command": ("hostname",)}, {"tasks": 7, "nodes": 2}, {"output": "100%/{id}.out"}),
+        {
+            "name": 'a\n"$(x)"',
+            "setup": ("a\nb",),
+            "environment": (("A", "\n$()"),),
+            "output": "{name}/{id}_{index}.out",
+        },
+        *({**TORCHRUN, "nodes": 2, "tasks": 2, "gpus_per_node": 4}, {**TORCHRUN, "tasks": 2}),
     ],
 )
-def test_rules_leave_what_is_sound(job: Job) -> None:
+def test_rules_leave_what_is_sound(fields: dict[str, Any]) -> None:
+    job = Job(**{"image": "x", **fields})
     assert check_job(job) is job
-
-
-def test_rules_an_interactive_job_needs_no_command() -> None:
-    assert check_job(Job(nodes=2), needs_command=False)
+    assert check_job(Job(nodes=2), needs_command=False), "an interactive one needs no command"

@@ -91,48 +91,68 @@ def test_profiles_of_clusters_that_are_gone_say_so(name: str) -> None:
     assert re.search(r"switched off|replaced|ended", load(name).notes[0])
 
 
-def test_profiles_zih_has_what_the_tutorial_uses() -> None:
-    for site in ("zih-taurus", "zih-alpha"):
-        alpha = queue(site, "alpha")
-        assert (alpha.gpus_per_node, alpha.cpus_per_node, alpha.max_time) == (8, 96, 7 * DAY)
-        assert alpha.gpu == "A100-SXM4-40GB"
-        assert load(site).gpu_directive == "--gres=gpu:{count}"
-        assert load(site).default_memory_per_cpu == 300 << 20
-        assert load(site).pull == "in-job"
-    assert queue("zih-taurus", "alpha").nodes == 34
-    assert queue("zih-alpha", "alpha").nodes == 37
-    assert queue("zih-capella", "capella").gpus_per_node == 4
-    # the tutorial's own request for eight GPUs has to fit
-    assert (queue("zih-taurus", "alpha").memory_per_node or 0) >= 500000 << 20
+MODULES = "source /etc/profile.d/modules.sh"
+ZIH = {"gpu_directive": "--gres=gpu:{count}", "default_memory_per_cpu": 300 << 20, "pull": "in-job"}
+SDUMONT = {"home_on_nodes": False, "hidden_paths": ("/prj",), "scratch": "$SCRATCH", "pull": "in-job"}
+TACC = {"gpu_directive": "", "memory_directive": "", "launcher": "ibrun", "interactive": "idev"}
+TACC["runtime_modules"] = ("tacc-apptainer",)
 
 
-def test_profiles_sdumont_has_what_the_tutorial_and_the_manual_say() -> None:
-    site = load("sdumont")
-    limits = {each.name: (each.max_time or 0) // 60 for each in site.queues}
-    assert limits["sequana_gpu_dev"] == limits["sequana_cpu_dev"] == 20
-    assert limits["sequana_gpu"] == limits["sequana_cpu"] == 96 * 60
-    assert limits["sequana_gpu_long"] == 744 * 60
-    assert limits["gdl"] == 48 * 60
-    assert queue("sdumont", "sequana_gpu").gpus_per_node == 4
-    assert queue("sdumont", "gdl").gpus_per_node == 8
-    assert all(each.needs_gpus == bool(each.gpus_per_node) for each in site.queues)
-    assert not site.home_on_nodes
-    assert site.hidden_paths == ("/prj",)
-    assert site.scratch == "$SCRATCH"
-    assert (site.pull, site.requires, site.refuses) == ("in-job", ("time",), ("exclusive",))
-    assert {each.name for each in load("sdumont-base").queues} >= {"nvidia_small", "nvidia_dev", "nvidia_long"}
-    assert queue("sdumont-base", "nvidia_small").gpus_per_node == 2
-    assert queue("sdumont2nd", "lncc-gh200").arch == "arm64"
-    assert load("sdumont2nd").requires == ("account",)
+@each_row(
+    ("site", "figures"),
+    [
+        *((name, ZIH) for name in ("zih-taurus", "zih-alpha")),
+        ("sdumont", {**SDUMONT, "requires": ("time",), "refuses": ("exclusive",)}),
+        ("sdumont2nd", {"requires": ("account",)}),
+        ("abci2", {"scheduler": "gridengine", "account_option": "-g", "account_on_command_line": True}),
+        ("abci2", {"launcher": "mpirun", "interactive": "qrsh", "node_directory": "$SGE_LOCALDIR"}),
+        ("abci2", {"module_setup": (MODULES,), "runtime_modules": ("singularitypro",)}),
+        ("abci3", {"scheduler": "pbs", "account_option": "-P", "account_on_command_line": False}),
+        *((name, TACC) for name in ("tacc-frontera", "tacc-lonestar6", "tacc-vista")),
+        ("nvidia", {"mpi_type": "pmi2", "interactive_queue": "interactive", "runtime": ""}),
+        ("nvidia-pyxis", {"runtime": "pyxis", "queues": load("nvidia").queues}),
+    ],
+)
+def test_profiles_say_of_sites_what_their_documents_say(site: str, figures: dict[str, object]) -> None:
+    assert {name: getattr(load(site), name) for name in figures} == figures
+
+
+ALPHA = {"gpus_per_node": 8, "cpus_per_node": 96, "max_time": 7 * DAY, "gpu": "A100-SXM4-40GB"}
+
+
+@each_row(
+    ("site", "name", "figures"),
+    [
+        ("zih-taurus", "alpha", {**ALPHA, "nodes": 34}),
+        ("zih-alpha", "alpha", {**ALPHA, "nodes": 37}),
+        ("zih-capella", "capella", {"gpus_per_node": 4}),
+        *(("sdumont", f"sequana_{name}_dev", {"max_time": HOUR // 3}) for name in ("gpu", "cpu")),
+        *(("sdumont", f"sequana_{name}", {"max_time": 96 * HOUR}) for name in ("gpu", "cpu")),
+        ("sdumont", "sequana_gpu_long", {"max_time": 744 * HOUR}),
+        ("sdumont", "sequana_gpu", {"gpus_per_node": 4}),
+        ("sdumont", "gdl", {"gpus_per_node": 8, "max_time": 48 * HOUR}),
+        ("sdumont-base", "nvidia_small", {"gpus_per_node": 2}),
+        ("sdumont2nd", "lncc-gh200", {"arch": "arm64"}),
+        ("tacc-frontera", "rtx", {"gpus_per_node": 4, "max_time": 48 * HOUR, "gpu": "Quadro-RTX-5000"}),
+        ("tacc-lonestar6", "gpu-a100", {"gpus_per_node": 3}),
+        ("tacc-lonestar6", "gpu-a100-dev", {"max_time": 2 * HOUR}),
+        ("nvidia", "interactive", {"gpu": "L40S", "driver": "565.57.01"}),  # so says nvidia-smi in the tutorial
+        ("abci3", "rt_HF", {"cpus_per_node": 192, "gpus_per_node": 8, "max_nodes": 128}),
+        ("abci3", "rt_HG", {"cpus_per_node": 16, "gpus_per_node": 1, "max_nodes": 1}),
+        ("abci3", "rt_HC", {"cpus_per_node": 32, "gpus_per_node": 0, "max_nodes": 1}),
+    ],
+)
+def test_profiles_say_of_queues_what_their_documents_say(site: str, name: str, figures: dict[str, object]) -> None:
+    assert {each: getattr(queue(site, name), each) for each in figures} == figures
 
 
 @each_row(
     ("name", "size", "nodes", "hours"),
     [
-        *(("rt_F", (40, 4, 360), (512, 32), 168), ("rt_G.large", (20, 4, 240), (1, 1), 168)),
-        *(("rt_G.small", (5, 1, 60), (1, 1), 72), ("rt_C.large", (20, 0, 120), (1, 1), 72)),
-        *(("rt_C.small", (5, 0, 30), (1, 1), 72), ("rt_AF", (72, 8, 480), (64, 4), 72)),
-        ("rt_AG.small", (9, 1, 60), (1, 1), 72),
+        ("rt_F", (40, 4, 360), (512, 32), 168),
+        *(("rt_G.large", (20, 4, 240), (1, 1), 168), ("rt_G.small", (5, 1, 60), (1, 1), 72)),
+        *(("rt_C.large", (20, 0, 120), (1, 1), 72), ("rt_C.small", (5, 0, 30), (1, 1), 72)),
+        *(("rt_AF", (72, 8, 480), (64, 4), 72), ("rt_AG.small", (9, 1, 60), (1, 1), 72)),
     ],
 )
 def test_profiles_abci2_resource_types(name, size, nodes, hours) -> None:
@@ -143,45 +163,23 @@ def test_profiles_abci2_resource_types(name, size, nodes, hours) -> None:
     assert (found.default_time, found.resource) == (HOUR, name)
 
 
-def test_profiles_abci_ways_of_asking() -> None:
-    old, new = load("abci2"), load("abci3")
-    assert (old.scheduler, old.account_option, old.account_on_command_line) == ("gridengine", "-g", True)
-    assert (old.launcher, old.interactive, old.node_directory) == ("mpirun", "qrsh", "$SGE_LOCALDIR")
-    assert old.module_setup == ("source /etc/profile.d/modules.sh",)
-    assert old.runtime_modules == ("singularitypro",)
-    assert (new.scheduler, new.account_option, new.account_on_command_line) == ("pbs", "-P", False)
-    assert [(each.name, each.cpus_per_node, each.gpus_per_node, each.max_nodes) for each in new.queues] == [
-        ("rt_HF", 192, 8, 128),
-        ("rt_HG", 16, 1, 1),
-        ("rt_HC", 32, 0, 1),
-    ]
-    assert any("OPAL_PREFIX" in note for note in new.notes)
-
-
-@each_row("name", ["tacc-frontera", "tacc-lonestar6", "tacc-vista"])
-def test_profiles_tacc_refuses_what_its_documents_say(name: str) -> None:
-    site = load(name)
-    assert set(site.requires) >= {"time", "nodes", "tasks"}
-    assert set(site.refuses) >= {"memory", "gpus"}
-    assert ("arrays" in site.refuses) == (name == "tacc-frontera")
-    assert (site.gpu_directive, site.memory_directive) == ("", "")
-    assert (site.launcher, site.interactive, site.runtime_modules) == ("ibrun", "idev", ("tacc-apptainer",))
-    assert all(each.is_whole_node for each in site.queues)
-
-
-def test_profiles_tacc_and_nvidia_queues() -> None:
-    rtx = queue("tacc-frontera", "rtx")
-    assert (rtx.gpus_per_node, rtx.max_time, rtx.gpu) == (4, 48 * HOUR, "Quadro-RTX-5000")
-    assert queue("tacc-lonestar6", "gpu-a100").gpus_per_node == 3
-    assert queue("tacc-lonestar6", "gpu-a100-dev").max_time == 2 * HOUR
+def test_profiles_say_what_holds_for_all_queues_of_a_site() -> None:
+    # the tutorial's own request for eight GPUs has to fit
+    assert (queue("zih-taurus", "alpha").memory_per_node or 0) >= 500000 << 20
+    assert all(each.needs_gpus == bool(each.gpus_per_node) for each in load("sdumont").queues)
+    assert {each.name for each in load("sdumont-base").queues} >= {"nvidia_small", "nvidia_dev", "nvidia_long"}
+    assert [each.name for each in load("abci3").queues] == ["rt_HF", "rt_HG", "rt_HC"]
+    assert any("OPAL_PREFIX" in note for note in load("abci3").notes)
+    assert {each.name for each in load("nvidia").queues} == {"gpu", "interactive"}
     assert all(each.arch == "arm64" for each in load("tacc-vista").queues)
-    plain, pyxis = load("nvidia"), load("nvidia-pyxis")
-    assert {each.name for each in plain.queues} == {"gpu", "interactive"}
-    assert (plain.mpi_type, plain.interactive_queue, plain.runtime) == ("pmi2", "interactive", "")
-    assert pyxis.runtime == "pyxis"
-    assert pyxis.queues == plain.queues
-    # what nvidia-smi says in the tutorial, after srun -p interactive
-    assert (queue("nvidia", "interactive").gpu, queue("nvidia", "interactive").driver) == ("L40S", "565.57.01")
+    for name in ("tacc-frontera", "tacc-lonestar6", "tacc-vista"):
+        site = load(name)
+        assert (set(site.requires) >= {"time", "nodes", "tasks"}, set(site.refuses) >= {"memory", "gpus"}) == (
+            True,
+            True,
+        )
+        assert ("arrays" in site.refuses) == (name == "tacc-frontera")
+        assert all(each.is_whole_node for each in site.queues)
 
 
 def test_profiles_keys_are_the_fields_of_the_model_and_explained() -> None:
