@@ -19,7 +19,7 @@ from kedge.builds.step_values import (
     TreeFile,
     WriteFilesStep,
 )
-from tests.builders.rows import each_row
+from tests.builders.rows import with_rows
 
 PLACE = RecipePlace("Dockerfile", 3)
 RUN = RunStep(PLACE, "RUN make", ("/bin/sh", "-c", "make"), (("A", "1"), ("http_proxy", "http://a")), "/src", "app")
@@ -32,35 +32,29 @@ def key(step: Step, state: str = "s", platform: str = "linux/arm64", **inputs: s
     return step_key(state, step, inputs, platform)
 
 
-@each_row(
-    "other",
-    [
-        replace(RUN, place=RecipePlace("other", 99)),
-        replace(RUN, text="RUN  make # twice"),
-        replace(RUN, proxies=(("http_proxy", "http://b"), ("NO_PROXY", "x"))),
-        replace(RUN, environment=(("http_proxy", "http://a"), ("A", "1"))),
-    ],
+@with_rows(
+    replace(RUN, place=RecipePlace("other", 99)),
+    replace(RUN, text="RUN  make # twice"),
+    replace(RUN, proxies=(("http_proxy", "http://b"), ("NO_PROXY", "x"))),
+    replace(RUN, environment=(("http_proxy", "http://a"), ("A", "1"))),
 )
 def test_key_of_a_run_is_the_same(other: RunStep) -> None:
     assert key(RUN) == key(other)
 
 
-@each_row(
-    "other",
-    [
-        replace(RUN, argv=("/bin/sh", "-c", "make all")),
-        replace(RUN, argv=("/bin/sh -c", "make")),
-        replace(RUN, environment=(("A", "2"),)),
-        replace(RUN, environment=(("A", "1"),)),
-        replace(RUN, environment=(("A", "1"), ("http_proxy", "http://b"))),
-        replace(RUN, environment=(("A", "1"), ("HTTP_PROXY", "http://a"))),
-        *(replace(RUN, directory="/"), replace(RUN, user=""), replace(RUN, stdin=b"x"), replace(RUN, network="none")),
-        replace(RUN, section="test"),
-        replace(RUN, script=InlineFile("/.post.script", b"x")),
-        replace(RUN, mounts=(StepMount("cache", "/cache"),)),
-        replace(RUN, mounts=(StepMount("cache", "/other"),)),
-        replace(RUN, mounts=(StepMount("secret", "/cache", id="x"),)),
-    ],
+@with_rows(
+    replace(RUN, argv=("/bin/sh", "-c", "make all")),
+    replace(RUN, argv=("/bin/sh -c", "make")),
+    replace(RUN, environment=(("A", "2"),)),
+    replace(RUN, environment=(("A", "1"),)),
+    replace(RUN, environment=(("A", "1"), ("http_proxy", "http://b"))),
+    replace(RUN, environment=(("A", "1"), ("HTTP_PROXY", "http://a"))),
+    *(replace(RUN, directory="/"), replace(RUN, user=""), replace(RUN, stdin=b"x"), replace(RUN, network="none")),
+    replace(RUN, section="test"),
+    replace(RUN, script=InlineFile("/.post.script", b"x")),
+    replace(RUN, mounts=(StepMount("cache", "/cache"),)),
+    replace(RUN, mounts=(StepMount("cache", "/other"),)),
+    replace(RUN, mounts=(StepMount("secret", "/cache", id="x"),)),
 )
 def test_key_of_a_run_differs(other: RunStep) -> None:
     assert key(RUN) != key(other)

@@ -10,24 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from kedge.builds import patterns
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 
 
-@each_row(
-    ("pattern", "matching", "others"),
-    [
-        ("a", "a", "b"),
-        ("*", "a a/b", ""),  # a directory above it matches
-        ("*.txt", "a.txt", "d/a.txt"),
-        ("**/*.txt", "a.txt d/a.txt d/e/a.txt", ""),
-        *(("**", "d/e/a.txt", ""), ("**/", "d/e", ""), ("d/**", "d/e d/e/f", "d"), ("a**/c", "ab/c", "")),
-        *(("d/**/f", "d/f d/e/f d/e/e/f", "d/e/fx"), ("**/f", "f d/f/g", "xf"), ("**f", "d/f", "d/xf")),
-        *(("d/*/f", "d/e/f", "d/e/e/f"), ("?", "a", "ab"), ("d?e", "", "d/e"), (r"\*", "*", "a")),
-        *(("[a-c]", "b", "d"), ("[^a-c]", "d", "a"), ("a.b", "", "axb"), ("a+b", "a+b", ""), ("dé*", "déf", "")),
-        ("a(b)|c{d}$", "a(b)|c{d}$", ""),
-        *((pattern, "a", "") for pattern in ("/a", "a/", "./a", "d/../a")),
-        *(("d", "d/e/f", ""), ("d/e", "", "d")),
-    ],
+@with_rows(
+    ("a", "a", "b"),
+    ("*", "a a/b", ""),  # a directory above it matches
+    ("*.txt", "a.txt", "d/a.txt"),
+    ("**/*.txt", "a.txt d/a.txt d/e/a.txt", ""),
+    *(("**", "d/e/a.txt", ""), ("**/", "d/e", ""), ("d/**", "d/e d/e/f", "d"), ("a**/c", "ab/c", "")),
+    *(("d/**/f", "d/f d/e/f d/e/e/f", "d/e/fx"), ("**/f", "f d/f/g", "xf"), ("**f", "d/f", "d/xf")),
+    *(("d/*/f", "d/e/f", "d/e/e/f"), ("?", "a", "ab"), ("d?e", "", "d/e"), (r"\*", "*", "a")),
+    *(("[a-c]", "b", "d"), ("[^a-c]", "d", "a"), ("a.b", "", "axb"), ("a+b", "a+b", ""), ("dé*", "déf", "")),
+    ("a(b)|c{d}$", "a(b)|c{d}$", ""),
+    *((pattern, "a", "") for pattern in ("/a", "a/", "./a", "d/../a")),
+    *(("d", "d/e/f", ""), ("d/e", "", "d")),
 )
 def test_ignore_pattern(pattern: str, matching: str, others: str) -> None:
     read = patterns.parse_ignore_lines([pattern])
@@ -35,20 +32,17 @@ def test_ignore_pattern(pattern: str, matching: str, others: str) -> None:
     assert [path for path in others.split() if read.leaves_out(path)] == []
 
 
-@each_row(
-    ("text", "left", "kept"),
-    [
-        ("*\n!a", ["b", "c/d"], ["a", "a/b"]),
-        ("d\n!d/e", ["d", "d/f"], ["d/e", "d/e/g"]),
-        ("d\n!d/e\nd/e/g", ["d/e/g"], ["d/e/h"]),
-        ("*.md\n!README*.md\nREADME-secret.md", ["a.md", "README-secret.md"], ["README.md", "README-x.md"]),
-        ("*.md\nREADME-secret.md\n!README*.md", ["a.md"], ["README-secret.md"]),
-        ("# a\n#b\n\n \n\\#c", ["#c"], ["a", "b", "# a", "#b"]),
-        ("\ufeffa\r\nb\r\n", ["a", "b"], ["a\r"]),
-        (" a \n! b ", ["a"], ["b"]),
-        ("**\n!d/*/f", ["d/e", "d/e/g"], ["d/e/f"]),
-        ("!a\n*", ["a"], []),
-    ],
+@with_rows(
+    ("*\n!a", ["b", "c/d"], ["a", "a/b"]),
+    ("d\n!d/e", ["d", "d/f"], ["d/e", "d/e/g"]),
+    ("d\n!d/e\nd/e/g", ["d/e/g"], ["d/e/h"]),
+    ("*.md\n!README*.md\nREADME-secret.md", ["a.md", "README-secret.md"], ["README.md", "README-x.md"]),
+    ("*.md\nREADME-secret.md\n!README*.md", ["a.md"], ["README-secret.md"]),
+    ("# a\n#b\n\n \n\\#c", ["#c"], ["a", "b", "# a", "#b"]),
+    ("\ufeffa\r\nb\r\n", ["a", "b"], ["a\r"]),
+    (" a \n! b ", ["a"], ["b"]),
+    ("**\n!d/*/f", ["d/e", "d/e/g"], ["d/e/f"]),
+    ("!a\n*", ["a"], []),
 )
 def test_ignore_file(text: str, left: list[str], kept: list[str]) -> None:
     read = patterns.parse_ignore_file(text)
@@ -56,13 +50,10 @@ def test_ignore_file(text: str, left: list[str], kept: list[str]) -> None:
     assert [path for path in kept if read.leaves_out(path)] == []
 
 
-@each_row(
-    ("text", "path", "may"),
-    [
-        *(("*\n!a/b/c", "a", True), ("*\n!a/b/c", "a/b", True), ("*\n!a/b/c", "b", False), ("*\n!a/b/c", "a/c", False)),
-        *(("*\n!a", "a/b", False), ("*\n!**/x", "any/where", True), ("*\n!a/*/x", "a/b", True)),
-        *(("*\n!a/*/x", "b/b", False), ("*", "a", False)),
-    ],
+@with_rows(
+    *(("*\n!a/b/c", "a", True), ("*\n!a/b/c", "a/b", True), ("*\n!a/b/c", "b", False), ("*\n!a/b/c", "a/c", False)),
+    *(("*\n!a", "a/b", False), ("*\n!**/x", "any/where", True), ("*\n!a/*/x", "a/b", True)),
+    *(("*\n!a/*/x", "b/b", False), ("*", "a", False)),
 )
 def test_ignore_directory_that_need_not_be_walked(text: str, path: str, may: bool) -> None:
     assert patterns.parse_ignore_file(text).may_take_back_below(path) is may
@@ -115,14 +106,11 @@ def test_ignore_agrees_with_a_slow_reading(lines: list[str], path: str) -> None:
             assert not read.leaves_out(folder) or read.may_take_back_below(folder)
 
 
-@each_row(
-    ("pattern", "name", "matches"),
-    [
-        *(("*", "abc", True), ("*c", "abc", True), ("a*", "ab/c", False), ("a*b*c*d*e", "axbxcxdxexxxe", True)),
-        *(("a?c", "abc", True), ("a[b-d]e", "ace", True), ("a[^b]c", "abc", False), (r"a\*b", "a*b", True)),
-        *((r"a[\]]b", "a]b", True), (r"a[\-]b", "a-b", True), ("[a-]", "a", None), ("[]a]", "a", None)),
-        *(("[b-a]", "a", False), ("a[", "a", None), ("a\\", "a", None), ("*", "new\nline", True)),
-    ],
+@with_rows(
+    *(("*", "abc", True), ("*c", "abc", True), ("a*", "ab/c", False), ("a*b*c*d*e", "axbxcxdxexxxe", True)),
+    *(("a?c", "abc", True), ("a[b-d]e", "ace", True), ("a[^b]c", "abc", False), (r"a\*b", "a*b", True)),
+    *((r"a[\]]b", "a]b", True), (r"a[\-]b", "a-b", True), ("[a-]", "a", None), ("[]a]", "a", None)),
+    *(("[b-a]", "a", False), ("a[", "a", None), ("a\\", "a", None), ("*", "new\nline", True)),
 )
 def test_wildcard(pattern: str, name: str, matches: bool | None) -> None:
     if matches is None:

@@ -8,20 +8,17 @@ import pytest
 from kedge.builds.read_recipe import decode_recipe, find_kind, read_recipe
 from kedge.builds.step_values import BuildArguments
 from kedge.errors import InvalidRecipe
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 
 DEFINITION = b"Bootstrap: docker\nFrom: debian\n"
 DOCKERFILE = b"FROM debian\n"
 
 
-@each_row(
-    ("name", "kind"),
-    [
-        *(("a.def", "definition"), ("dir.d/Singularity", "definition"), ("Singularity.gpu", "definition")),
-        *(("Apptainer", "definition"), ("Definition.nbody", "definition"), ("Dockerfile", "dockerfile")),
-        *(("dir/Dockerfile.mpi", "dockerfile"), ("Containerfile", "dockerfile"), ("gpu.dockerfile", "dockerfile")),
-        ("x/gpu.Dockerfile", "dockerfile"),
-    ],
+@with_rows(
+    *(("a.def", "definition"), ("dir.d/Singularity", "definition"), ("Singularity.gpu", "definition")),
+    *(("Apptainer", "definition"), ("Definition.nbody", "definition"), ("Dockerfile", "dockerfile")),
+    *(("dir/Dockerfile.mpi", "dockerfile"), ("Containerfile", "dockerfile"), ("gpu.dockerfile", "dockerfile")),
+    ("x/gpu.Dockerfile", "dockerfile"),
 )
 def test_kind_by_name(name: str, kind: str) -> None:
     assert find_kind("", name) == kind
@@ -50,9 +47,8 @@ def test_kind_is_unknown(text: str) -> None:
         find_kind(text, "recipe")
 
 
-@each_row(
-    ("data", "text"),
-    [(b"\xef\xbb\xbfa", "a"), (b"\xff a \xe9", "\udcff a \udce9"), ("é".encode("utf-16"), "é"), (b"a\r\nb", "a\r\nb")],
+@with_rows(
+    (b"\xef\xbb\xbfa", "a"), (b"\xff a \xe9", "\udcff a \udce9"), ("é".encode("utf-16"), "é"), (b"a\r\nb", "a\r\nb")
 )
 def test_bytes_become_text(data: bytes, text: str) -> None:
     assert decode_recipe(data, "x") == text

@@ -11,7 +11,7 @@ from kedge.builds.commit import (
     select_commands,
 )
 from kedge.builds.read_recipe import read_recipe
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 
 HEADER = [("Bootstrap", "docker"), ("From", "ubuntu:22.04")]
 
@@ -40,19 +40,16 @@ def test_typed_changes_are_kept(text: str) -> None:
     assert select(text) == [text]
 
 
-@each_row(
-    ("typed", "written"),
-    [
-        ("apt install gcc", "apt install -y gcc"),
-        ("DEBIAN_FRONTEND=x apt-get -q install gcc", "DEBIAN_FRONTEND=x apt-get -q install -y gcc"),
-        ("apt-get install -y gcc", "apt-get install -y gcc"),
-        ("apt-get -y install gcc", "apt-get -y install gcc"),
-        ("apt install gcc -qy", "apt install gcc -qy"),
-        ("conda install numpy", "conda install -y numpy"),
-        ("dnf install gcc", "dnf install -y gcc"),
-        ("apt update", "apt update"),
-        ("pip install y", "pip install y"),
-    ],
+@with_rows(
+    ("apt install gcc", "apt install -y gcc"),
+    ("DEBIAN_FRONTEND=x apt-get -q install gcc", "DEBIAN_FRONTEND=x apt-get -q install -y gcc"),
+    ("apt-get install -y gcc", "apt-get install -y gcc"),
+    ("apt-get -y install gcc", "apt-get -y install gcc"),
+    ("apt install gcc -qy", "apt install gcc -qy"),
+    ("conda install numpy", "conda install -y numpy"),
+    ("dnf install gcc", "dnf install -y gcc"),
+    ("apt update", "apt update"),
+    ("pip install y", "pip install y"),
 )
 def test_typed_installers_that_asked_get_an_answer(typed: str, written: str) -> None:
     assert select(typed) == [written]

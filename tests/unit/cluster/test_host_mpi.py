@@ -10,7 +10,7 @@ import pytest
 
 from kedge.cluster.host_mpi import find_mpi, parse_answer
 from kedge.cluster.mpi import CRAY, INTEL, MPICH, OPEN_MPI
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 
 
 def put_program(path: Path, text: str) -> Path:
@@ -20,16 +20,13 @@ def put_program(path: Path, text: str) -> Path:
     return path
 
 
-@each_row(
-    ("answer", "expected"),
-    [
-        ("mpirun (Open MPI) 4.1.1rc1\n\nReport bugs to", (OPEN_MPI, "4.1.1rc1")),
-        ("mpiexec (OpenRTE) 4.1.4\n", (OPEN_MPI, "4.1.4")),
-        ("mpirun (Open MPI) 5.0.3\n", (OPEN_MPI, "5.0.3")),
-        ("HYDRA build details:\n    Version:                                 4.0.2\n", (MPICH, "4.0.2")),
-        ("Intel(R) MPI Library for Linux* OS, Version 2021.9 Build 20230307 (id: d82b3071db)\n", (INTEL, "2021.9")),
-        ("usage: mpirun [options]", None),
-    ],
+@with_rows(
+    ("mpirun (Open MPI) 4.1.1rc1\n\nReport bugs to", (OPEN_MPI, "4.1.1rc1")),
+    ("mpiexec (OpenRTE) 4.1.4\n", (OPEN_MPI, "4.1.4")),
+    ("mpirun (Open MPI) 5.0.3\n", (OPEN_MPI, "5.0.3")),
+    ("HYDRA build details:\n    Version:                                 4.0.2\n", (MPICH, "4.0.2")),
+    ("Intel(R) MPI Library for Linux* OS, Version 2021.9 Build 20230307 (id: d82b3071db)\n", (INTEL, "2021.9")),
+    ("usage: mpirun [options]", None),
 )
 def test_mpi_answers_of_launchers(answer: str, expected: tuple[str, str] | None) -> None:
     assert parse_answer(answer) == expected

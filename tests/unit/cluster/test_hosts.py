@@ -14,7 +14,7 @@ from kedge.cluster.hosts import MOST_HOSTS, parse_counts, parse_host_pairs, pars
 from kedge.cluster.hosts import parse_pe_hostfile as parse_pe
 from kedge.errors import LaunchRefused
 from tests.builders.host_lists import make_host_list
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 
 
 def test_hosts_thousand_lists_at_random() -> None:
@@ -42,14 +42,11 @@ def test_hosts_read(text: str, names: str) -> None:
     assert parse_hosts(text) == tuple(names.split())
 
 
-@each_row(
-    "text",
-    [
-        *("", "   ", ",", "n[1-2", "n1-2]", "n[[1]]", "n[]", "n[1,,2]", "n[a]", "n[2-1]", "n[1-3:2]", "n[-1]", "n1 n2"),
-        *("n[1-999999999]", "n[1-999999999999999999999999]", "n[1-100000],m[1-2]", "n[0-999][0-999]", "n[1-60000]" * 9),
-        *("-oProxyCommand=x", "$(reboot)", "n1;reboot", "n\x001", "n1\nn2", "näh", "n/1", "a" * 300, "n" * (2 << 20)),
-        *("[" * 9999, "n[" + "1," * 110_000 + "1]", "n[1-2]" * 200),
-    ],
+@with_rows(
+    *("", "   ", ",", "n[1-2", "n1-2]", "n[[1]]", "n[]", "n[1,,2]", "n[a]", "n[2-1]", "n[1-3:2]", "n[-1]", "n1 n2"),
+    *("n[1-999999999]", "n[1-999999999999999999999999]", "n[1-100000],m[1-2]", "n[0-999][0-999]", "n[1-60000]" * 9),
+    *("-oProxyCommand=x", "$(reboot)", "n1;reboot", "n\x001", "n1\nn2", "näh", "n/1", "a" * 300, "n" * (2 << 20)),
+    *("[" * 9999, "n[" + "1," * 110_000 + "1]", "n[1-2]" * 200),
 )
 def test_hosts_refuses(text: str) -> None:
     tracemalloc.start()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kedge.cluster.interfaces import LinkKind, NetworkInterface, choose_interface
-from tests.builders.rows import each_row
+from tests.builders.rows import with_rows
 
 LO = NetworkInterface("lo", LinkKind.LOOPBACK, ("127.0.0.1",))
 DOCKER = NetworkInterface("docker0", LinkKind.BRIDGE, ("172.17.0.1",), networks=("172.17.0.0/16",))
@@ -20,22 +20,19 @@ IB_BARE = NetworkInterface("ib2", LinkKind.INFINIBAND, ("fe80::1",), True, 400_0
 ALL = (DOCKER, VIRBR, LO, SLOW, FAST, IB_BARE, IB_DOWN, IB)
 
 
-@each_row(
-    ("interfaces", "master", "name", "reason"),
-    [
-        (ALL, "", "ib0", "InfiniBand, 200 Gbit/s"),
-        (ALL, "10.1.0.1", "ib0", "InfiniBand"),
-        ((LO, DOCKER, SLOW, FAST), "10.2.0.1", "ens5f0", "the route to the first node (10.2.0.1)"),
-        ((LO, DOCKER, SLOW, FAST), "10.1.0.1", "eno1", "the route to the first node"),
-        ((LO, DOCKER, SLOW, FAST), "203.0.113.9", "eno1", "the route"),
-        ((LO, DOCKER, SLOW, FAST), "", "eno1", "default route"),
-        ((LO, DOCKER, FAST), "", "ens5f0", "the only interface"),
-        ((LO, DOCKER, FAST), "172.17.0.9", "ens5f0", "the only interface"),
-        ((SLOW, FAST), "10.1.0.5", "eno1", "the route to the first node"),
-        ((LO, DOCKER, VIRBR, IB_DOWN, IB_BARE), "", "", "no interface"),
-        ((), "", "", "no interface"),
-        ((SLOW, FAST), "not an address", "eno1", "default route"),
-    ],
+@with_rows(
+    (ALL, "", "ib0", "InfiniBand, 200 Gbit/s"),
+    (ALL, "10.1.0.1", "ib0", "InfiniBand"),
+    ((LO, DOCKER, SLOW, FAST), "10.2.0.1", "ens5f0", "the route to the first node (10.2.0.1)"),
+    ((LO, DOCKER, SLOW, FAST), "10.1.0.1", "eno1", "the route to the first node"),
+    ((LO, DOCKER, SLOW, FAST), "203.0.113.9", "eno1", "the route"),
+    ((LO, DOCKER, SLOW, FAST), "", "eno1", "default route"),
+    ((LO, DOCKER, FAST), "", "ens5f0", "the only interface"),
+    ((LO, DOCKER, FAST), "172.17.0.9", "ens5f0", "the only interface"),
+    ((SLOW, FAST), "10.1.0.5", "eno1", "the route to the first node"),
+    ((LO, DOCKER, VIRBR, IB_DOWN, IB_BARE), "", "", "no interface"),
+    ((), "", "", "no interface"),
+    ((SLOW, FAST), "not an address", "eno1", "default route"),
 )
 def test_interface(interfaces: tuple[NetworkInterface, ...], master: str, name: str, reason: str) -> None:
     found = choose_interface(interfaces, master)

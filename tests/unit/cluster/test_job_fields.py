@@ -15,7 +15,7 @@ from kedge.cluster.job_fields import BY_KEY, BY_NAME, FIELDS, GROUPS, find_meani
 from kedge.cluster.job_rules import check_job, find_problems
 from kedge.cluster.job_values import KINDS, MOST, change_job, read_value
 from kedge.errors import InvalidJob
-from tests.builders.rows import each_row
+from tests.builders.rows import with_rows
 
 
 def read(name: str, value: object) -> Any:
@@ -50,12 +50,9 @@ def test_fields_flags_are_unique_and_leave_the_global_ones() -> None:
     assert not taken & set(flags)
 
 
-@each_row(
-    ("word", "key"),
-    [
-        *(("partition", "queue"), ("gpus-per-node", "gpus"), ("mem", "memory"), ("ntasks", "tasks")),
-        ("gpu-type", "gpu_type"),
-    ],
+@with_rows(
+    *(("partition", "queue"), ("gpus-per-node", "gpus"), ("mem", "memory"), ("ntasks", "tasks")),
+    ("gpu-type", "gpu_type"),
 )
 def test_fields_words_of_flags_are_understood(word: str, key: str) -> None:
     found = find_meaning(word)
@@ -82,31 +79,28 @@ def test_values_of_files_are_read() -> None:
     assert read_value(BY_NAME["gpus_per_node"], 0) == {"gpus_per_node": None, "gpu_type": ""}
 
 
-@each_row(
-    ("name", "refused"),
-    [
-        ("nodes", {0: "cannot be 0", -1: "cannot be -1", 1.5: "not a whole number", 10**30: "cannot be"}),
-        ("nodes", {"two": "not a whole number", "1-4": "not a whole number"}),
-        ("nodes", {True: "true is not a whole number"}),
-        ("gpus_per_node", {"a100": "not a number of GPUs", -1: "cannot be -1"}),
-        ("memory", {64: "'64' has no unit", True: "not true or false"}),
-        ("time", {90: "'90' has no unit", (1,): "not a list", datetime.date(2030, 1, 1): "not a date or time"}),
-        ("time", {datetime.time(1, 30, 0, 5): "not a duration"}),
-        ("begin", {datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC): "do not support time zones"}),
-        ("image", {3: "must be text, not a whole number", "a\0b": "NUL byte"}),
-        ("account", {"a\nb": "line break"}),
-        ("directives", {("--x\n#SBATCH --y",): "line break", (" ",): "empty text"}),
-        ("name", {"  ": "it is empty"}),
-        ("command", {"a 'b": "unclosed quote", (True,): "spell them differently", ("a\0",): "NUL"}),
-        ("command", {3: "not a whole number"}),
-        ("setup", {("a\0",): "NUL"}),
-        ("environment", {("A",): "has no value", "A=1": "must be a table"}),
-        ("exclusive", {"yes": "true or false, not text"}),
-        *(("parallel", {"": "is not one of"}), ("pull", {"later": "is not one of"})),
-        ("mail_on", {("requeue",): "is not one of", 3: "list of words"}),
-        ("array", {(1.5,): "not a list"}),
-        ("dependencies", {12: "a list of jobs", (12,): "must be text"}),
-    ],
+@with_rows(
+    ("nodes", {0: "cannot be 0", -1: "cannot be -1", 1.5: "not a whole number", 10**30: "cannot be"}),
+    ("nodes", {"two": "not a whole number", "1-4": "not a whole number"}),
+    ("nodes", {True: "true is not a whole number"}),
+    ("gpus_per_node", {"a100": "not a number of GPUs", -1: "cannot be -1"}),
+    ("memory", {64: "'64' has no unit", True: "not true or false"}),
+    ("time", {90: "'90' has no unit", (1,): "not a list", datetime.date(2030, 1, 1): "not a date or time"}),
+    ("time", {datetime.time(1, 30, 0, 5): "not a duration"}),
+    ("begin", {datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC): "do not support time zones"}),
+    ("image", {3: "must be text, not a whole number", "a\0b": "NUL byte"}),
+    ("account", {"a\nb": "line break"}),
+    ("directives", {("--x\n#SBATCH --y",): "line break", (" ",): "empty text"}),
+    ("name", {"  ": "it is empty"}),
+    ("command", {"a 'b": "unclosed quote", (True,): "spell them differently", ("a\0",): "NUL"}),
+    ("command", {3: "not a whole number"}),
+    ("setup", {("a\0",): "NUL"}),
+    ("environment", {("A",): "has no value", "A=1": "must be a table"}),
+    ("exclusive", {"yes": "true or false, not text"}),
+    *(("parallel", {"": "is not one of"}), ("pull", {"later": "is not one of"})),
+    ("mail_on", {("requeue",): "is not one of", 3: "list of words"}),
+    ("array", {(1.5,): "not a list"}),
+    ("dependencies", {12: "a list of jobs", (12,): "must be text"}),
 )
 def test_values_refusals_say_what_is_wrong(name: str, refused: dict[Any, str]) -> None:
     for value, message in refused.items():
@@ -148,26 +142,23 @@ def test_change_lists_add_and_other_values_replace() -> None:
 TORCHRUN = {"command": ("a",), "parallel": Parallel.TORCHRUN}
 
 
-@each_row(
-    ("field", "all_fields"),
-    [
-        ("command", [{"image": ""}, {"parallel": Parallel.TORCHRUN}]),
-        ("memory_per_cpu", [{"memory": 1, "memory_per_cpu": 1}]),
-        ("memory_per_gpu", [{"memory_per_gpu": 1}]),
-        ("gpu_type", [{"gpu_type": "a100"}]),
-        ("nodes", [{"nodes": 0}, {"nodes": 10**7}, {"nodes": MOST + 1}]),
-        ("time", [{"time": -1}]),
-        ("tasks", [{"tasks": 7, "tasks_per_node": 4}, {"tasks": 9, "nodes": 2, "tasks_per_node": 4}]),
-        ("tasks", [{"tasks": 2, "nodes": 4}, {**TORCHRUN, "nodes": 2, "tasks": 8}]),
-        ("tasks_per_node", [{**TORCHRUN, "tasks_per_node": 4}]),
-        ("environment", [{"environment": given} for given in ((("A-B", "1"),), (("A", "1"), ("A", "2")))]),
-        ("environment", [{"environment": (("A", "a\0b"),)}]),
-        *(("output", [{"output": "{nme}.out"}]), ("error", [{"error": "%x-%5j.err"}])),
-        *(("name", [{"name": "a\0"}, {"name": " "}]), ("queue", [{"queue": "a\n#SBATCH --y"}])),
-        *(("directives", [{"directives": ("a\rb",)}]), ("runtime", [{"runtime": "x; y"}])),
-        ("mail_on", [{"mail_on": ("never",)}]),
-        ("dependencies", [{"dependencies": (Dependency(DependencyKind.AFTER_OK, id),)} for id in ("1,singleton", "")]),
-    ],
+@with_rows(
+    ("command", [{"image": ""}, {"parallel": Parallel.TORCHRUN}]),
+    ("memory_per_cpu", [{"memory": 1, "memory_per_cpu": 1}]),
+    ("memory_per_gpu", [{"memory_per_gpu": 1}]),
+    ("gpu_type", [{"gpu_type": "a100"}]),
+    ("nodes", [{"nodes": 0}, {"nodes": 10**7}, {"nodes": MOST + 1}]),
+    ("time", [{"time": -1}]),
+    ("tasks", [{"tasks": 7, "tasks_per_node": 4}, {"tasks": 9, "nodes": 2, "tasks_per_node": 4}]),
+    ("tasks", [{"tasks": 2, "nodes": 4}, {**TORCHRUN, "nodes": 2, "tasks": 8}]),
+    ("tasks_per_node", [{**TORCHRUN, "tasks_per_node": 4}]),
+    ("environment", [{"environment": given} for given in ((("A-B", "1"),), (("A", "1"), ("A", "2")))]),
+    ("environment", [{"environment": (("A", "a\0b"),)}]),
+    *(("output", [{"output": "{nme}.out"}]), ("error", [{"error": "%x-%5j.err"}])),
+    *(("name", [{"name": "a\0"}, {"name": " "}]), ("queue", [{"queue": "a\n#SBATCH --y"}])),
+    *(("directives", [{"directives": ("a\rb",)}]), ("runtime", [{"runtime": "x; y"}])),
+    ("mail_on", [{"mail_on": ("never",)}]),
+    ("dependencies", [{"dependencies": (Dependency(DependencyKind.AFTER_OK, id),)} for id in ("1,singleton", "")]),
 )
 def test_rules_find_the_contradiction(field: str, all_fields: list[dict[str, Any]]) -> None:
     for fields in all_fields:
@@ -179,24 +170,21 @@ def test_rules_find_the_contradiction(field: str, all_fields: list[dict[str, Any
         assert caught.value.context == {"key": BY_NAME[field].key}
 
 
-@each_row(
-    ("job", "message", "hint"),
-    [
-        (Job(memory=1, memory_per_cpu=1), "memory already sets the memory", "keep one: memory or memory_per_cpu"),
-        (Job(tasks=7, tasks_per_node=4), "7 tasks cannot be 4 on each node", "request 4 or 8 tasks"),
-        (Job(tasks=3, tasks_per_node=4), "3 tasks cannot be 4 on each node", "request 4 tasks"),
-        (Job(tasks=9, nodes=2, tasks_per_node=4), "2 nodes with 4 tasks each make 8, not 9", "request 8 tasks"),
-        (Job(tasks=2, nodes=4), "2 tasks leave some of 4 nodes idle", "request at most 2 nodes"),
-        (Job(output="%j.out"), "%j is a pattern of Slurm", "write {id}"),
-        (Job(output="%A.out"), "%A is a pattern of Slurm", "write {id}"),
-        (Job(error="%3a.out"), "%a is a pattern of Slurm", "write {index}"),
-        (Job(error="%x.out"), "%x is a pattern of Slurm", "write {name}"),
-        (Job(output="{indx}.out"), "{indx} is not a placeholder", "did you mean 'index'?"),
-        (Job(output="{zzzzz}.out"), "{zzzzz} is not a placeholder", "use {name}, {id}, {index}"),
-        (Job(runtime="kedge\n"), "'kedge\\n' contains a line break or another control character", "remove it"),
-        (Job(queue="\n" + "q" * 99), f"'\\n{'q' * 59}' contains a line break", "remove it"),
-        (Job(runtime="x" * 99), f"'{'x' * 60}' is not one of: kedge, ", "give one of: kedge, "),
-    ],
+@with_rows(
+    (Job(memory=1, memory_per_cpu=1), "memory already sets the memory", "keep one: memory or memory_per_cpu"),
+    (Job(tasks=7, tasks_per_node=4), "7 tasks cannot be 4 on each node", "request 4 or 8 tasks"),
+    (Job(tasks=3, tasks_per_node=4), "3 tasks cannot be 4 on each node", "request 4 tasks"),
+    (Job(tasks=9, nodes=2, tasks_per_node=4), "2 nodes with 4 tasks each make 8, not 9", "request 8 tasks"),
+    (Job(tasks=2, nodes=4), "2 tasks leave some of 4 nodes idle", "request at most 2 nodes"),
+    (Job(output="%j.out"), "%j is a pattern of Slurm", "write {id}"),
+    (Job(output="%A.out"), "%A is a pattern of Slurm", "write {id}"),
+    (Job(error="%3a.out"), "%a is a pattern of Slurm", "write {index}"),
+    (Job(error="%x.out"), "%x is a pattern of Slurm", "write {name}"),
+    (Job(output="{indx}.out"), "{indx} is not a placeholder", "did you mean 'index'?"),
+    (Job(output="{zzzzz}.out"), "{zzzzz} is not a placeholder", "use {name}, {id}, {index}"),
+    (Job(runtime="kedge\n"), "'kedge\\n' contains a line break or another control character", "remove it"),
+    (Job(queue="\n" + "q" * 99), f"'\\n{'q' * 59}' contains a line break", "remove it"),
+    (Job(runtime="x" * 99), f"'{'x' * 60}' is not one of: kedge, ", "give one of: kedge, "),
 )
 def test_rules_say_what_is_wrong_and_what_to_write_instead(job: Job, message: str, hint: str) -> None:
     problem = next(find_problems(replace(job, image="x")))
@@ -204,19 +192,11 @@ def test_rules_say_what_is_wrong_and_what_to_write_instead(job: Job, message: st
     assert problem.hint.startswith(hint)
 
 
-@each_row(
-    "fields",
-    [
-        *({}, {"nodes": MOST}, {"nodes": 2, "tasks": 2}, {"tasks": 8, "nodes": 2, "tasks_per_node": 4}),
-        *({"image": "", "command": ("hostname",)}, {"tasks": 7, "nodes": 2}, {"output": "100%/{id}.out"}),
-        {
-            "name": 'a\n"$(x)"',
-            "setup": ("a\nb",),
-            "environment": (("A", "\n$()"),),
-            "output": "{name}/{id}_{index}.out",
-        },
-        *({**TORCHRUN, "nodes": 2, "tasks": 2, "gpus_per_node": 4}, {**TORCHRUN, "tasks": 2}),
-    ],
+@with_rows(
+    *({}, {"nodes": MOST}, {"nodes": 2, "tasks": 2}, {"tasks": 8, "nodes": 2, "tasks_per_node": 4}),
+    *({"image": "", "command": ("hostname",)}, {"tasks": 7, "nodes": 2}, {"output": "100%/{id}.out"}),
+    {"name": 'a\n"$(x)"', "setup": ("a\nb",), "environment": (("A", "\n$()"),), "output": "{name}/{id}_{index}.out"},
+    *({**TORCHRUN, "nodes": 2, "tasks": 2, "gpus_per_node": 4}, {**TORCHRUN, "tasks": 2}),
 )
 def test_rules_leave_what_is_sound(fields: dict[str, Any]) -> None:
     job = Job(**{"image": "x", **fields})

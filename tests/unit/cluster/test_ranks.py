@@ -12,19 +12,16 @@ from kedge.cluster.ranks import Rank, find_launcher, find_rank, own_variables
 from kedge.errors import LaunchRefused
 from kedge.launch.plan import LaunchShape
 from tests.builders.recorded_jobs import GRID_ENGINE, SLURM, read_record
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 
 
-@each_row(
-    ("name", "launcher", "rank"),
-    [
-        ("task_gres", "srun", Rank(3, 4, 1, 2, 1, 2)),
-        ("task_uneven", "srun", Rank(4, 5, 0, 1, 2, 3)),
-        ("task_pmi2", "srun", Rank(3, 4, 0, 1, 1, 2)),
-        ("task_pmix", "srun", Rank(3, 4, 0, 1, 1, 2)),
-        ("task_on_some_nodes", "srun", Rank(1, 2, 0, 1, 1, 2)),
-        ("shell_in_job", "srun", Rank(0, 1, 0, 1, 0, 1)),
-    ],
+@with_rows(
+    ("task_gres", "srun", Rank(3, 4, 1, 2, 1, 2)),
+    ("task_uneven", "srun", Rank(4, 5, 0, 1, 2, 3)),
+    ("task_pmi2", "srun", Rank(3, 4, 0, 1, 1, 2)),
+    ("task_pmix", "srun", Rank(3, 4, 0, 1, 1, 2)),
+    ("task_on_some_nodes", "srun", Rank(1, 2, 0, 1, 1, 2)),
+    ("shell_in_job", "srun", Rank(0, 1, 0, 1, 0, 1)),
 )
 def test_ranks_of_srun(name: str, launcher: str, rank: Rank) -> None:
     environ = read_record(SLURM[name])
@@ -38,14 +35,11 @@ def test_ranks_batch_step_and_login_node_are_none(name: str) -> None:
     assert find_rank(read_record(SLURM[name])) is None
 
 
-@each_row(
-    ("environ", "launcher", "layout", "rank"),
-    [
-        (SLURM["mpirun"], "open_mpi", (3, 1), Rank(3, 4, 0, 1, 1, 2)),
-        (SLURM["hydra"], "hydra", (3, 1), Rank(3, 4, 0, 1, 1, 2)),
-        (GRID_ENGINE["mpirun"], "open_mpi", (2, 2), Rank(3, 4, 1, 2, 1, 2)),
-        (GRID_ENGINE["hydra"], "hydra", (2, 2), Rank(3, 4, 1, 2, 1, 2)),
-    ],
+@with_rows(
+    (SLURM["mpirun"], "open_mpi", (3, 1), Rank(3, 4, 0, 1, 1, 2)),
+    (SLURM["hydra"], "hydra", (3, 1), Rank(3, 4, 0, 1, 1, 2)),
+    (GRID_ENGINE["mpirun"], "open_mpi", (2, 2), Rank(3, 4, 1, 2, 1, 2)),
+    (GRID_ENGINE["hydra"], "hydra", (2, 2), Rank(3, 4, 1, 2, 1, 2)),
 )
 def test_ranks_of_mpi_launchers_within_jobs(environ: str, launcher: str, layout: tuple[int, ...], rank: Rank) -> None:
     variables = read_record(environ)

@@ -13,7 +13,7 @@ import kedge
 from kedge.container.flags import USAGES, HelpWanted, find_flag, parse_words, read_truth
 from kedge.container.options import FLAGS, GROUPS, REFUSALS, Flag, RunOptions
 from kedge.errors import InvalidSetting, KedgeError, UsageError
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 
 SOURCES = Path(kedge.__file__).parent
 
@@ -115,21 +115,18 @@ def test_flags_are_written_in_many_ways(words: list[str], expected: dict[str, An
     assert (options.image, options.arguments) == ("image.sif", ["true"])
 
 
-@each_row(
-    ("verb", "words", "image", "arguments"),
-    [
-        ("exec", ["i.sif", "ls", "-l", "--nv"], "i.sif", ["ls", "-l", "--nv"]),
-        ("exec", ["--nv", "i.sif", "bash", "-c", "echo --"], "i.sif", ["bash", "-c", "echo --"]),
-        ("exec", ["--", "i.sif", "echo", "--", "x"], "i.sif", ["echo", "--", "x"]),
-        ("exec", ["--", "--odd", "echo"], "--odd", ["echo"]),
-        ("run", ["i.sif", "--help", "-x"], "i.sif", ["--help", "-x"]),
-        ("run", ["i.sif"], "i.sif", []),
-        ("run", ["docker://alpine", "--", "x"], "docker://alpine", ["--", "x"]),
-        ("shell", ["-s", "/bin/zsh", "i.sif"], "i.sif", []),
-        ("test", ["-e", "./folder"], "./folder", []),
-        ("start", ["--nv", "i.sif", "web", "--port", "80"], "i.sif", ["web", "--port", "80"]),
-        ("exec", ["--bind", "--nv", "i.sif", "ls"], "i.sif", ["ls"]),
-    ],
+@with_rows(
+    ("exec", ["i.sif", "ls", "-l", "--nv"], "i.sif", ["ls", "-l", "--nv"]),
+    ("exec", ["--nv", "i.sif", "bash", "-c", "echo --"], "i.sif", ["bash", "-c", "echo --"]),
+    ("exec", ["--", "i.sif", "echo", "--", "x"], "i.sif", ["echo", "--", "x"]),
+    ("exec", ["--", "--odd", "echo"], "--odd", ["echo"]),
+    ("run", ["i.sif", "--help", "-x"], "i.sif", ["--help", "-x"]),
+    ("run", ["i.sif"], "i.sif", []),
+    ("run", ["docker://alpine", "--", "x"], "docker://alpine", ["--", "x"]),
+    ("shell", ["-s", "/bin/zsh", "i.sif"], "i.sif", []),
+    ("test", ["-e", "./folder"], "./folder", []),
+    ("start", ["--nv", "i.sif", "web", "--port", "80"], "i.sif", ["web", "--port", "80"]),
+    ("exec", ["--bind", "--nv", "i.sif", "ls"], "i.sif", ["ls"]),
 )
 def test_flags_end_at_the_image(verb: str, words: list[str], image: str, arguments: list[str]) -> None:
     options = parse(*words, verb=verb)
@@ -148,36 +145,33 @@ def test_flags_that_say_who_set_them() -> None:
         parse_flags(APPTAINER_NV="maybe")
 
 
-@each_row(
-    ("environ", "expected"),
-    [
-        *(({"APPTAINER_NV": "1"}, {"nv": True}), ({"APPTAINER_NV": "TRUE"}, {"nv": True})),
-        *(({"APPTAINER_NV": " t "}, {"nv": True}), ({"APPTAINER_NV": "yes"}, {"nv": True})),
-        *(({"APPTAINER_NV": "0"}, {"nv": False}), ({"APPTAINER_NV": "False"}, {"nv": False})),
-        *(({"APPTAINER_NV": ""}, {"nv": False}), ({"SINGULARITY_NV": "1"}, {"nv": True})),
-        ({"SINGULARITY_NV": "1", "APPTAINER_NV": "0"}, {"nv": False}),
-        ({"APPTAINER_NV": "1", "KEDGE_NV": "0"}, {"nv": False}),
-        ({"KEDGE_NV": "", "APPTAINER_NV": "1"}, {"nv": True}),
-        ({"APPTAINER_OVERLAY": "a", "APPTAINER_OVERLAYIMAGE": "b"}, {"overlay": ["a"]}),
-        ({"APPTAINER_NO_MOUNT": "tmp , home"}, {"no_mount": ["tmp,home"]}),
-        ({"APPTAINER_SCRATCHDIR": "/s"}, {"scratch": ["/s"]}),
-        ({"APPTAINER_TARGET_PWD": "/x"}, {"pwd": "/x"}),
-        ({"APPTAINER_PWD": "/x", "APPTAINER_CWD": "/y"}, {"pwd": "/x"}),
-        ({"APPTAINER_HOME": "/x:/y"}, {"home": "/x:/y"}),
-        ({"APPTAINER_UNSHARE_PID": "1"}, {"pid": True}),
-        ({"APPTAINER_NV_OFF": "1"}, {"no_nv": True}),
-        ({"APPTAINER_APPNAME": "foo"}, {"app": "foo"}),
-        ({"APPTAINER_CONTAINALL": "1"}, {"contain": True, "cleanenv": True}),
-        ({"APPTAINER_NETWORK": "none"}, {"net": True}),
-        ({"APPTAINER_NOENV": "A,B"}, {"no_env": ["A,B"]}),
-        ({"APPTAINER_SHELL": "/bin/zsh"}, {"shell": ""}),  # belongs to `shell` alone
-        ({"APPTAINER_BIND": "/x"}, {"bind": []}),  # `binds` merges it
-        ({"APPTAINER_UNSQUASH": "1"}, {"root": "unpack"}),
-        ({"KEDGE_ROOT_FROM": "kernel"}, {"root": "kernel"}),
-        ({"APPTAINER_ROOT_FROM": "kernel"}, {"root": "auto"}),
-        ({"APPTAINER_AUTH_FILE": "/a.json"}, {"pull_words": ["--authfile", "/a.json"]}),
-        ({"NV": "1", "HOME": "/root", "APPTAINERENV_NV": "1"}, {"nv": False, "home": ""}),
-    ],
+@with_rows(
+    *(({"APPTAINER_NV": "1"}, {"nv": True}), ({"APPTAINER_NV": "TRUE"}, {"nv": True})),
+    *(({"APPTAINER_NV": " t "}, {"nv": True}), ({"APPTAINER_NV": "yes"}, {"nv": True})),
+    *(({"APPTAINER_NV": "0"}, {"nv": False}), ({"APPTAINER_NV": "False"}, {"nv": False})),
+    *(({"APPTAINER_NV": ""}, {"nv": False}), ({"SINGULARITY_NV": "1"}, {"nv": True})),
+    ({"SINGULARITY_NV": "1", "APPTAINER_NV": "0"}, {"nv": False}),
+    ({"APPTAINER_NV": "1", "KEDGE_NV": "0"}, {"nv": False}),
+    ({"KEDGE_NV": "", "APPTAINER_NV": "1"}, {"nv": True}),
+    ({"APPTAINER_OVERLAY": "a", "APPTAINER_OVERLAYIMAGE": "b"}, {"overlay": ["a"]}),
+    ({"APPTAINER_NO_MOUNT": "tmp , home"}, {"no_mount": ["tmp,home"]}),
+    ({"APPTAINER_SCRATCHDIR": "/s"}, {"scratch": ["/s"]}),
+    ({"APPTAINER_TARGET_PWD": "/x"}, {"pwd": "/x"}),
+    ({"APPTAINER_PWD": "/x", "APPTAINER_CWD": "/y"}, {"pwd": "/x"}),
+    ({"APPTAINER_HOME": "/x:/y"}, {"home": "/x:/y"}),
+    ({"APPTAINER_UNSHARE_PID": "1"}, {"pid": True}),
+    ({"APPTAINER_NV_OFF": "1"}, {"no_nv": True}),
+    ({"APPTAINER_APPNAME": "foo"}, {"app": "foo"}),
+    ({"APPTAINER_CONTAINALL": "1"}, {"contain": True, "cleanenv": True}),
+    ({"APPTAINER_NETWORK": "none"}, {"net": True}),
+    ({"APPTAINER_NOENV": "A,B"}, {"no_env": ["A,B"]}),
+    ({"APPTAINER_SHELL": "/bin/zsh"}, {"shell": ""}),  # belongs to `shell` alone
+    ({"APPTAINER_BIND": "/x"}, {"bind": []}),  # `binds` merges it
+    ({"APPTAINER_UNSQUASH": "1"}, {"root": "unpack"}),
+    ({"KEDGE_ROOT_FROM": "kernel"}, {"root": "kernel"}),
+    ({"APPTAINER_ROOT_FROM": "kernel"}, {"root": "auto"}),
+    ({"APPTAINER_AUTH_FILE": "/a.json"}, {"pull_words": ["--authfile", "/a.json"]}),
+    ({"NV": "1", "HOME": "/root", "APPTAINERENV_NV": "1"}, {"nv": False, "home": ""}),
     ids=str,
 )
 def test_flags_have_variables(environ: dict[str, str], expected: dict[str, Any]) -> None:
@@ -185,15 +179,12 @@ def test_flags_have_variables(environ: dict[str, str], expected: dict[str, Any])
     assert {name: getattr(options, name) for name in expected} == expected
 
 
-@each_row(
-    ("words", "environ", "expected"),
-    [
-        (["--cleanenv=false"], {"APPTAINER_CLEANENV": "1"}, {"cleanenv": False}),
-        (["--overlay", "a"], {"APPTAINER_OVERLAY": "b"}, {"overlay": ["a"]}),
-        (["--cwd", "/a"], {"APPTAINER_PWD": "/b"}, {"pwd": "/a"}),
-        (["--authfile", "a"], {"APPTAINER_AUTH_FILE": "b"}, {"pull_words": ["--authfile", "a"]}),
-        (["--arch", "arm64"], {"APPTAINER_DOCKER_LOGIN": "1"}, {"pull_words": ["--arch", "arm64", "--docker-login"]}),
-    ],
+@with_rows(
+    (["--cleanenv=false"], {"APPTAINER_CLEANENV": "1"}, {"cleanenv": False}),
+    (["--overlay", "a"], {"APPTAINER_OVERLAY": "b"}, {"overlay": ["a"]}),
+    (["--cwd", "/a"], {"APPTAINER_PWD": "/b"}, {"pwd": "/a"}),
+    (["--authfile", "a"], {"APPTAINER_AUTH_FILE": "b"}, {"pull_words": ["--authfile", "a"]}),
+    (["--arch", "arm64"], {"APPTAINER_DOCKER_LOGIN": "1"}, {"pull_words": ["--arch", "arm64", "--docker-login"]}),
 )
 def test_flags_beat_variables(words: list[str], environ: dict[str, str], expected: dict[str, Any]) -> None:
     options = parse_flags(*words, **environ)
@@ -263,13 +254,10 @@ def test_flags_keep_privs_is_for_root(monkeypatch: pytest.MonkeyPatch) -> None:
     assert parse_flags("--keep-privs").keep_privs
 
 
-@each_row(
-    ("word", "meant", "attribute"),
-    [
-        *(("\u2014-nv", "--nv", "nv"), ("\u2013nv", "--nv", "nv"), ("-\u2014nv", "--nv", "nv")),
-        *(("\u2013e", "-e", "cleanenv"), ("\u201a\u00c4\u00ee-nv", "--nv", "nv")),
-        ("\u00e2\u20ac\u201cnv", "--nv", "nv"),
-    ],
+@with_rows(
+    *(("\u2014-nv", "--nv", "nv"), ("\u2013nv", "--nv", "nv"), ("-\u2014nv", "--nv", "nv")),
+    *(("\u2013e", "-e", "cleanenv"), ("\u201a\u00c4\u00ee-nv", "--nv", "nv")),
+    ("\u00e2\u20ac\u201cnv", "--nv", "nv"),
 )
 def test_flags_copied_with_typographic_dashes_are_understood(word: str, meant: str, attribute: str) -> None:
     options = parse_flags(word)
@@ -358,12 +346,9 @@ def test_flags_that_kedge_refuses_are_for_another_runtime(words, passed, tmp_pat
     assert parse_flags(*words, KEDGE_SITE_CONFIG=str(tmp_path / "config.toml")).passed_on == passed
 
 
-@each_row(
-    ("level", "expected"),
-    [
-        *(("-3", (True, True, 0, False)), ("-1", (False, True, 0, False)), ("1", (False, False, 0, False))),
-        *(("4", (False, False, 1, False)), ("5", (False, False, 1, True)), ("many", (False, False, 0, False))),
-    ],
+@with_rows(
+    *(("-3", (True, True, 0, False)), ("-1", (False, True, 0, False)), ("1", (False, False, 0, False))),
+    *(("4", (False, False, 1, False)), ("5", (False, False, 1, True)), ("many", (False, False, 0, False))),
 )
 def test_flags_level_of_messages_by_a_variable(level: str, expected: tuple[bool, bool, int, bool]) -> None:
     options = parse_flags(APPTAINER_MESSAGELEVEL=level)
@@ -379,16 +364,13 @@ def test_flags_of_limits_are_collected_and_handed_on() -> None:
     assert parse_flags("--oom-kill-disable=false").limits == []
 
 
-@each_row(
-    ("words", "message", "hint"),
-    [
-        ("--env A=1 B=2 x.sif true", "'B=2' is in the place of the image", "--env A=1 --env B=2"),
-        ("--env A B x.sif true", "--env A: 'A' is not NAME=VALUE", "write --env NAME=VALUE"),
-        ("-e A=1 x.sif true", "-e is short for --cleanenv", "--env A=1"),
-        ("-e A=1 -B /a x.sif true", "-e is short for --cleanenv", "--env A=1"),
-        ("-v /data:/data x.sif true", "-v is short for --verbose", "-B /data:/data"),
-        ("-v ./data:/data:ro x.sif true", "-v is short for --verbose", "-B ./data:/data:ro"),
-    ],
+@with_rows(
+    ("--env A=1 B=2 x.sif true", "'B=2' is in the place of the image", "--env A=1 --env B=2"),
+    ("--env A B x.sif true", "--env A: 'A' is not NAME=VALUE", "write --env NAME=VALUE"),
+    ("-e A=1 x.sif true", "-e is short for --cleanenv", "--env A=1"),
+    ("-e A=1 -B /a x.sif true", "-e is short for --cleanenv", "--env A=1"),
+    ("-v /data:/data x.sif true", "-v is short for --verbose", "-B /data:/data"),
+    ("-v ./data:/data:ro x.sif true", "-v is short for --verbose", "-B ./data:/data:ro"),
 )
 def test_other_tools_options_are_not_taken_for_images(words: str, message: str, hint: str) -> None:
     with pytest.raises(UsageError, match=message) as caught:

@@ -11,7 +11,7 @@ from kedge.container.processes.emulated_calls import ATTRIBUTES, NODES, OWNERS, 
 from kedge.container.processes.fakeroot_emulation import EmulatedCalls, make_filter
 from kedge.container.processes.fakeroot_namespaces import repeat_map
 from kedge.container.seccomp import AUDIT_ARCHITECTURES, SECOND_KINDS, make_containing_filter
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 
 NOTICE = 0x7FC00000
 ALLOWED = 0x7FFF0000
@@ -67,13 +67,10 @@ def test_kinds_of_programs_that_cannot_be_judged_make_no_calls() -> None:
     assert make_containing_filter("sparc") == b""
 
 
-@each_row(
-    ("machine", "kind", "chown", "mknod"),
-    [
-        *(("x86_64", "x86_64", 92, (133, 1)), ("x86_64", "i386", 212, (14, 1)), ("aarch64", "aarch64", 55, (33, 2))),
-        *(("aarch64", "arm", 198, (324, 2)), ("ppc64le", "ppc64le", 181, (288, 2))),
-        ("riscv64", "riscv64", 54, (33, 2)),
-    ],
+@with_rows(
+    *(("x86_64", "x86_64", 92, (133, 1)), ("x86_64", "i386", 212, (14, 1)), ("aarch64", "aarch64", 55, (33, 2))),
+    *(("aarch64", "arm", 198, (324, 2)), ("ppc64le", "ppc64le", 181, (288, 2))),
+    ("riscv64", "riscv64", 54, (33, 2)),
 )
 def test_emulation_lets_calls_of_root_succeed(machine: str, kind: str, chown: int, mknod: tuple[int, int]) -> None:
     program, architecture = make_filter(machine), AUDIT_ARCHITECTURES[kind]
@@ -85,12 +82,9 @@ def test_emulation_lets_calls_of_root_succeed(machine: str, kind: str, chown: in
     assert judge(program, 0x12345678, chown) == ALLOWED
 
 
-@each_row(
-    ("machine", "kind", "chown", "fsync", "setxattr"),
-    [
-        *(("x86_64", "x86_64", 92, 74, 188), ("x86_64", "i386", 182, 118, 226), ("aarch64", "aarch64", 54, 82, 5)),
-        ("ppc64le", "ppc64le", 95, 118, 209),
-    ],
+@with_rows(
+    *(("x86_64", "x86_64", 92, 74, 188), ("x86_64", "i386", 182, 118, 226), ("aarch64", "aarch64", 54, 82, 5)),
+    ("ppc64le", "ppc64le", 95, 118, 209),
 )
 def test_emulation_of_a_step_has_the_calls_that_it_needs(machine, kind, chown, fsync, setxattr) -> None:
     architecture = AUDIT_ARCHITECTURES[kind]
@@ -118,10 +112,7 @@ def test_emulation_of_a_step_leaves_changes_of_owners_to_the_recorder(machine: s
     assert judge(program, AUDIT_ARCHITECTURES[other[0]], other[1], 3, 7, 7) == 0x00050000
 
 
-@each_row(
-    ("machine", "openat", "getuid", "prctl", "capset"),
-    [("x86_64", 257, 102, 157, 126), ("aarch64", 56, 174, 167, 91), ("ppc64le", 286, 24, 171, 184)],
-)
+@with_rows(("x86_64", 257, 102, 157, 126), ("aarch64", 56, 174, 167, 91), ("ppc64le", 286, 24, 171, 184))
 def test_emulation_of_a_step_leaves_what_asks_for_users_to_the_supervisor(
     machine: str, openat: int, getuid: int, prctl: int, capset: int
 ) -> None:

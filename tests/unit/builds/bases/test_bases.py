@@ -27,7 +27,7 @@ from kedge.system.outside import Outside
 from kedge.system.settings import Settings
 from tests.builders.layers import MemorySink
 from tests.builders.oci_images import make_image
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 from tests.fakes.registry import FakeRegistry
 
 PLACE = RecipePlace("Dockerfile", 1, 1)
@@ -148,22 +148,19 @@ def test_base_that_was_asked_about_a_moment_ago_is_not_asked_about_again(tmp_pat
         assert open_base(base, workplace, store, policy="newer").digest == new
 
 
-@each_row(
-    ("agent", "text", "fields", "expected"),
-    [
-        ("docker", "ubuntu:24.04", {}, "docker://docker.io/library/ubuntu:24.04"),
-        ("docker", "docker://ubuntu:24.04", {}, "docker://docker.io/library/ubuntu:24.04"),
-        ("docker", "//ubuntu:24.04", {}, "docker://docker.io/library/ubuntu:24.04"),
-        ("docker", "tool:1", {"registry": "example.org", "namespace": "team"}, "docker://example.org/team/tool:1"),
-        ("docker", "oci:/images/base", {}, "oci:/images/base"),
-        ("docker", "./base.sif", {}, "./base.sif"),
-        ("docker", "host:5000/a/b:1", {}, "docker://host:5000/a/b:1"),
-        ("library", "lolcow", {}, "library://library/default/lolcow"),
-        ("library", "a/b/c:1", {"library": "https://library.example.org/"}, "library://library.example.org/a/b/c:1"),
-        ("oras", "example.org/a:1", {}, "oras://example.org/a:1"),
-        ("localimage", "base.sif", {}, "file:base.sif"),
-        ("docker-daemon", "tool:latest", {}, "docker-daemon:tool:latest"),
-    ],
+@with_rows(
+    ("docker", "ubuntu:24.04", {}, "docker://docker.io/library/ubuntu:24.04"),
+    ("docker", "docker://ubuntu:24.04", {}, "docker://docker.io/library/ubuntu:24.04"),
+    ("docker", "//ubuntu:24.04", {}, "docker://docker.io/library/ubuntu:24.04"),
+    ("docker", "tool:1", {"registry": "example.org", "namespace": "team"}, "docker://example.org/team/tool:1"),
+    ("docker", "oci:/images/base", {}, "oci:/images/base"),
+    ("docker", "./base.sif", {}, "./base.sif"),
+    ("docker", "host:5000/a/b:1", {}, "docker://host:5000/a/b:1"),
+    ("library", "lolcow", {}, "library://library/default/lolcow"),
+    ("library", "a/b/c:1", {"library": "https://library.example.org/"}, "library://library.example.org/a/b/c:1"),
+    ("oras", "example.org/a:1", {}, "oras://example.org/a:1"),
+    ("localimage", "base.sif", {}, "file:base.sif"),
+    ("docker-daemon", "tool:latest", {}, "docker-daemon:tool:latest"),
 )
 def test_base_reference_from_a_header(agent: str, text: str, fields: dict[str, str], expected: str) -> None:
     assert (

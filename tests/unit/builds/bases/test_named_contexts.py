@@ -7,17 +7,14 @@ from pathlib import Path
 
 from kedge.builds.bases.named_contexts import settle_context, settle_origin
 from kedge.builds.step_values import Base, CopyOrigin, RecipePlace
-from tests.builders.rows import each_row
+from tests.builders.rows import with_rows
 
 PLACE = RecipePlace("Dockerfile", 1)
 
 
-@each_row(
-    ("value", "image"),
-    [
-        *(("docker-image://alpine:3", "alpine:3"), ("oci:there", "oci:there"), ("oci-layout://there", "oci:there")),
-        *(("../there", ""), ("local:../there", "")),
-    ],
+@with_rows(
+    *(("docker-image://alpine:3", "alpine:3"), ("oci:there", "oci:there"), ("oci-layout://there", "oci:there")),
+    *(("../there", ""), ("local:../there", "")),
 )
 def test_named_contexts_are_images_or_directories(value: str, image: str) -> None:
     settled = settle_origin(CopyOrigin(name="x"), {"x": value}, PLACE)

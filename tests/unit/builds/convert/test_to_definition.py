@@ -7,7 +7,7 @@ from kedge.builds.convert.convert_recipe import convert_recipe
 from kedge.builds.convert.notes import ConvertedRecipe
 from kedge.builds.definition.parse import parse_stages
 from kedge.builds.definition.plan import make_recipe
-from tests.builders.rows import each_row
+from tests.builders.rows import with_rows
 
 
 def convert(text: str) -> ConvertedRecipe:
@@ -77,20 +77,17 @@ From: debian:{{ TAG }}
     )
 
 
-@each_row(
-    ("command", "expected"),
-    [
-        ("make", "make"),
-        ("a && b 'x && y' && c", "a\nb 'x && y'\nc"),
-        ("a \\\n  # why\n  && b \\\n    -x", "a\nb \\\n    -x"),
-        *(("a | b || true", "a | b || true"), ("cd /x && make", "(\ncd /x\nmake\n)"), ("A=1 make", "A=1 make")),
-        *(("a; b", "(\nset +e\na; b\n)"), ("a && b || c", "(\na && b || c\n)")),
-        ("for i in 1 2; do a; done", "(\nset +e\nfor i in 1 2; do a; done\n)"),
-        ("a $(b && c) && d ${e:-f&&g}", "a $(b && c)\nd ${e:-f&&g}"),
-        ("a >x 2>&1 && b", "a >x 2>&1\nb"),
-        ('["a", "b c"]', "a 'b c'"),
-        ("if a && b; then c; fi", "(\nset +e\nif a && b; then c; fi\n)"),
-    ],
+@with_rows(
+    ("make", "make"),
+    ("a && b 'x && y' && c", "a\nb 'x && y'\nc"),
+    ("a \\\n  # why\n  && b \\\n    -x", "a\nb \\\n    -x"),
+    *(("a | b || true", "a | b || true"), ("cd /x && make", "(\ncd /x\nmake\n)"), ("A=1 make", "A=1 make")),
+    *(("a; b", "(\nset +e\na; b\n)"), ("a && b || c", "(\na && b || c\n)")),
+    ("for i in 1 2; do a; done", "(\nset +e\nfor i in 1 2; do a; done\n)"),
+    ("a $(b && c) && d ${e:-f&&g}", "a $(b && c)\nd ${e:-f&&g}"),
+    ("a >x 2>&1 && b", "a >x 2>&1\nb"),
+    ('["a", "b c"]', "a 'b c'"),
+    ("if a && b; then c; fi", "(\nset +e\nif a && b; then c; fi\n)"),
 )
 def test_to_definition_commands(command: str, expected: str) -> None:
     lines = show(f"RUN {command}\n").split("\n")
@@ -137,15 +134,12 @@ def test_to_definition_variables() -> None:
     )
 
 
-@each_row(
-    ("text", "expected"),
-    [
-        ('ENTRYPOINT ["a", "b c"]', ["exec a 'b c' \"$@\""]),
-        ('ENTRYPOINT ["a"]\nCMD ["-h"]', ['[ "$#" -gt 0 ] || set -- -h', 'exec a "$@"']),
-        ("CMD a $B", ["[ \"$#\" -gt 0 ] || set -- /bin/sh -c 'a $B'", 'exec "$@"']),
-        ("ENTRYPOINT a\nCMD b", ["exec /bin/sh -c a"]),
-        ('CMD ["x"]\nENTRYPOINT ["a"]', ['exec a "$@"']),
-    ],
+@with_rows(
+    ('ENTRYPOINT ["a", "b c"]', ["exec a 'b c' \"$@\""]),
+    ('ENTRYPOINT ["a"]\nCMD ["-h"]', ['[ "$#" -gt 0 ] || set -- -h', 'exec a "$@"']),
+    ("CMD a $B", ["[ \"$#\" -gt 0 ] || set -- /bin/sh -c 'a $B'", 'exec "$@"']),
+    ("ENTRYPOINT a\nCMD b", ["exec /bin/sh -c a"]),
+    ('CMD ["x"]\nENTRYPOINT ["a"]', ['exec a "$@"']),
 )
 def test_to_definition_runscript(text: str, expected: list[str]) -> None:
     assert [line.strip() for line in show(text + "\n").split("\n")] == ["%runscript", *expected]
@@ -179,13 +173,10 @@ def test_to_definition_archives_and_addresses() -> None:
     assert "    curl -fsSL https://h.example/y -o /root/y" in text
 
 
-@each_row(
-    "line",
-    [
-        *("EXPOSE 80", "VOLUME /data", "USER me", "HEALTHCHECK CMD x", "ONBUILD RUN x", "STOPSIGNAL 9"),
-        *("RUN --mount=type=cache,target=/c x", "RUN --network=none x", "WORKDIR /w", "RUN a\nCOPY b /c"),
-        *("COPY --exclude=x b /c", "COPY src /c/"),
-    ],
+@with_rows(
+    *("EXPOSE 80", "VOLUME /data", "USER me", "HEALTHCHECK CMD x", "ONBUILD RUN x", "STOPSIGNAL 9"),
+    *("RUN --mount=type=cache,target=/c x", "RUN --network=none x", "WORKDIR /w", "RUN a\nCOPY b /c"),
+    *("COPY --exclude=x b /c", "COPY src /c/"),
 )
 def test_to_definition_what_has_no_equal_is_said(line: str) -> None:
     converted = convert(f"FROM debian\n{line}\n")
@@ -193,13 +184,10 @@ def test_to_definition_what_has_no_equal_is_said(line: str) -> None:
     assert f"# NOTE: {note.message}\n" in converted.text + "\n"
 
 
-@each_row(
-    ("image", "header"),
-    [
-        ("./a.sif", {"bootstrap": "localimage", "from": "./a.sif"}),
-        ("library://a/b:1", {"bootstrap": "library", "from": "a/b:1"}),
-        ("scratch", {"bootstrap": "scratch"}),
-    ],
+@with_rows(
+    ("./a.sif", {"bootstrap": "localimage", "from": "./a.sif"}),
+    ("library://a/b:1", {"bootstrap": "library", "from": "a/b:1"}),
+    ("scratch", {"bootstrap": "scratch"}),
 )
 def test_to_definition_bases(image: str, header: dict[str, str]) -> None:
     assert parse_stages(convert(f"FROM {image}\n").text, "x.def")[0].header == header

@@ -25,7 +25,7 @@ from kedge.image.workplace import Workplace
 from kedge.system.settings import Settings
 from tests.builders import layers as build
 from tests.builders.copy_cases import write_tree
-from tests.builders.rows import each_row
+from tests.builders.rows import with_rows
 from tests.fakes.http_server import FakeServer, Recorded, Reply
 
 PLACE = RecipePlace("Dockerfile", 3)
@@ -188,14 +188,11 @@ def test_add_with_a_checksum(tmp_path: Path, added: AddedFiles) -> None:
         assert run(add(f"http://{server.host}/", "/tool"), tmp_path / "context", added) == {"tool": b"tool"}
 
 
-@each_row(
-    ("source", "address", "git"),
-    [
-        *(("a.txt", False, False), ("http://h/a", True, False), ("HTTPS://h/a", True, False)),
-        ("https://h/a.git", True, True),
-        ("https://h/a.git#v1:sub", True, True),
-        *(("git@h:a/b", True, True), ("git://h/a", True, True), ("git", False, False), ("http.txt", False, False)),
-    ],
+@with_rows(
+    *(("a.txt", False, False), ("http://h/a", True, False), ("HTTPS://h/a", True, False)),
+    ("https://h/a.git", True, True),
+    ("https://h/a.git#v1:sub", True, True),
+    *(("git@h:a/b", True, True), ("git://h/a", True, True), ("git", False, False), ("http.txt", False, False)),
 )
 def test_what_is_an_address(source: str, address: bool, git: bool) -> None:
     assert (is_address(source), is_git_address(source)) == (address, git)

@@ -12,7 +12,7 @@ from kedge.builds.definition.definition import Definition
 from kedge.builds.definition.parse import parse_stage
 from kedge.errors import InvalidRecipe
 from tests.builders.matrices import EVERY
-from tests.builders.rows import each_row
+from tests.builders.rows import with_rows
 
 HEADER = "Bootstrap: docker\nFrom: debian:{{ TAG }}\n"
 
@@ -21,30 +21,24 @@ def expand(text: str, **given: str) -> str:
     return expand_arguments(Definition("x.def", text), given).text
 
 
-@each_row(
-    ("text", "expected"),
-    [
-        ("{{a}} {{ a }} {{\n a\t}}", "1 1 1"),
-        ("{{ a }}{{b}}", "12"),
-        ("{ {a} } {{a b}} {{}} {{a}", "{ {a} } {{a b}} {{}} {{a}"),
-        ("# {{ a }}\n{{ a }}", "# {{ a }}\n1"),
-        ("x # {{ a }} {{ a }}\n{{ b }}", "x # {{ a }} {{ a }}\n2"),
-        ("x#y {{ a }}", "x#y {{ a }}"),
-        ("#{{ a }}", "#1"),
-        ("#!/bin/{{ a }}", "#!/bin/1"),
-        ("{{ a }} # {{ b }}", "1 # {{ b }}"),
-        ("# x\n\n{{ a }}", "# x\n\n1"),
-        ("# x\r\n{{ a }}", "# x\r\n1"),
-    ],
+@with_rows(
+    ("{{a}} {{ a }} {{\n a\t}}", "1 1 1"),
+    ("{{ a }}{{b}}", "12"),
+    ("{ {a} } {{a b}} {{}} {{a}", "{ {a} } {{a b}} {{}} {{a}"),
+    ("# {{ a }}\n{{ a }}", "# {{ a }}\n1"),
+    ("x # {{ a }} {{ a }}\n{{ b }}", "x # {{ a }} {{ a }}\n2"),
+    ("x#y {{ a }}", "x#y {{ a }}"),
+    ("#{{ a }}", "#1"),
+    ("#!/bin/{{ a }}", "#!/bin/1"),
+    ("{{ a }} # {{ b }}", "1 # {{ b }}"),
+    ("# x\n\n{{ a }}", "# x\n\n1"),
+    ("# x\r\n{{ a }}", "# x\r\n1"),
 )
 def test_arguments_are_replaced(text: str, expected: str) -> None:
     assert expand(text, a="1", b="2") == expected
 
 
-@each_row(
-    ("value", "expected"),
-    [("{{ b }}-{{b}}", "2-2"), ("{{ c }}", "{{ b }}"), ("{{ unknown }}", "{{ unknown }}"), ("{{ a }}", "{{ a }}")],
-)
+@with_rows(("{{ b }}-{{b}}", "2-2"), ("{{ c }}", "{{ b }}"), ("{{ unknown }}", "{{ unknown }}"), ("{{ a }}", "{{ a }}"))
 def test_arguments_values_name_others_one_level_deep(value: str, expected: str) -> None:
     assert expand("{{ a }}", a=value, b="2", c="{{ b }}") == expected
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kedge.builds.definition.parse import parse_stages, read_labels
 from kedge.errors import InvalidRecipe
 from tests.builders.matrices import EVERY
-from tests.builders.rows import each_row
+from tests.builders.rows import with_rows
 
 HEADER = "Bootstrap: docker\nFrom: debian\n"
 
@@ -41,32 +41,26 @@ def test_parse_stages_scripts_and_comments() -> None:
     assert stage.script("post").line == 1
 
 
-@each_row(
-    ("header", "expected"),
-    [
-        ("BootStrap: docker # why\n", {"bootstrap": "docker"}),
-        ("  BOOTSTRAP :docker\r\n\r\n#From: x\r\n", {"bootstrap": "docker"}),
-        ("bootstrap: yum\nInclude: a \\\n  b \\\n c\n", {"bootstrap": "yum", "include": "a b c"}),
-        ("bootstrap: yum\nInclude: a\\n\\\n  b\n", {"bootstrap": "yum", "include": "a\nb"}),
-        ("bootstrap: zypper\nOtherURL12: u\n", {"bootstrap": "zypper", "otherurl12": "u"}),
-        ("bootstrap: docker\nFrom: a\nFrom: b\n", {"bootstrap": "docker", "from": "b"}),
-        ("bootstrap: docker\nFrom: a \\", {"bootstrap": "docker"}),
-        ("bootstrap: docker\nFrom:\n", {"bootstrap": "docker", "from": ""}),
-    ],
+@with_rows(
+    ("BootStrap: docker # why\n", {"bootstrap": "docker"}),
+    ("  BOOTSTRAP :docker\r\n\r\n#From: x\r\n", {"bootstrap": "docker"}),
+    ("bootstrap: yum\nInclude: a \\\n  b \\\n c\n", {"bootstrap": "yum", "include": "a b c"}),
+    ("bootstrap: yum\nInclude: a\\n\\\n  b\n", {"bootstrap": "yum", "include": "a\nb"}),
+    ("bootstrap: zypper\nOtherURL12: u\n", {"bootstrap": "zypper", "otherurl12": "u"}),
+    ("bootstrap: docker\nFrom: a\nFrom: b\n", {"bootstrap": "docker", "from": "b"}),
+    ("bootstrap: docker\nFrom: a \\", {"bootstrap": "docker"}),
+    ("bootstrap: docker\nFrom:\n", {"bootstrap": "docker", "from": ""}),
 )
 def test_parse_headers(header: str, expected: dict[str, str]) -> None:
     assert parse_stages(header, "x.def")[0].header == expected
 
 
-@each_row(
-    ("line", "source", "destination"),
-    [
-        *(("a b", "a", "b"), ("  a   b  c", "a", "b"), ("a", "a", ""), ('"a b" "/c d"', "a b", "/c d")),
-        *(("a\tb", "a", "b"), ("*.py /opt", "*.py", "/opt")),
-        ("{{ a }}/x-{{ b }} /opt/{{c}}.d", "{{ a }}/x-{{ b }}", "/opt/{{c}}.d"),
-        ("'a b' c", "'a b", "' c"),  # Apptainer knows no single quotes
-        ("a # b", "a", "#"),
-    ],
+@with_rows(
+    *(("a b", "a", "b"), ("  a   b  c", "a", "b"), ("a", "a", ""), ('"a b" "/c d"', "a b", "/c d")),
+    *(("a\tb", "a", "b"), ("*.py /opt", "*.py", "/opt")),
+    ("{{ a }}/x-{{ b }} /opt/{{c}}.d", "{{ a }}/x-{{ b }}", "/opt/{{c}}.d"),
+    ("'a b' c", "'a b", "' c"),  # Apptainer knows no single quotes
+    ("a # b", "a", "#"),
 )
 def test_parse_files(line: str, source: str, destination: str) -> None:
     (stage,) = parse_stages(f"{HEADER}%files\n\n # no\n{line}\n", "x.def")
@@ -88,22 +82,19 @@ def test_parse_files_labels_and_apps() -> None:
     assert {key: item.script for key, item in stage.custom.items()} == {"apprun b": "run\nagain\n", "appenv a": "env\n"}
 
 
-@each_row(
-    ("text", "place", "reason"),
-    [
-        ("", "1:1", "empty"),
-        ("# nothing\n\n", "1:1", "empty"),
-        ("hello\n", "1:1", "no colon"),
-        (HEADER + "  Foo: bar\n", "3:3", "unknown header key 'foo'"),
-        (HEADER + "%configure\nx\n", "3:1", "unknown section '%configure'"),
-        (HEADER + "% post\nx\n", "3:1", "is not written as Apptainer requires"),
-        (HEADER + "\n\t%post\nx\n", "4:2", "is not written as Apptainer requires"),
-        (HEADER + "%AppRun foo\nx\n", "3:1", "is not written as Apptainer requires"),
-        (HEADER + "%apprun\nx\n", "3:1", "has no app name"),
-        ("%post", "1:1", "section %post is empty"),
-        (HEADER + '%files\n"\n', "4:1", "contains no file name"),
-        ("Bootstrap: yum\nInclude: a \\\n\nFrom: b\n", "3:1", "the backslash in line 2 continues 'include'"),
-    ],
+@with_rows(
+    ("", "1:1", "empty"),
+    ("# nothing\n\n", "1:1", "empty"),
+    ("hello\n", "1:1", "no colon"),
+    (HEADER + "  Foo: bar\n", "3:3", "unknown header key 'foo'"),
+    (HEADER + "%configure\nx\n", "3:1", "unknown section '%configure'"),
+    (HEADER + "% post\nx\n", "3:1", "is not written as Apptainer requires"),
+    (HEADER + "\n\t%post\nx\n", "4:2", "is not written as Apptainer requires"),
+    (HEADER + "%AppRun foo\nx\n", "3:1", "is not written as Apptainer requires"),
+    (HEADER + "%apprun\nx\n", "3:1", "has no app name"),
+    ("%post", "1:1", "section %post is empty"),
+    (HEADER + '%files\n"\n', "4:1", "contains no file name"),
+    ("Bootstrap: yum\nInclude: a \\\n\nFrom: b\n", "3:1", "the backslash in line 2 continues 'include'"),
 )
 def test_parse_errors_name_the_place(text: str, place: str, reason: str) -> None:
     message = refuse(text)

@@ -11,7 +11,7 @@ from kedge.builds import step_values
 from kedge.builds.definition.metadata import write_foundation
 from kedge.builds.definition.plan import make_recipe
 from kedge.errors import InvalidRecipe
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 
 HEADER = "Bootstrap: docker\nFrom: debian:12\n"
 EVERYTHING = """%test
@@ -76,14 +76,11 @@ def test_plan_base_stages_and_copies() -> None:
     assert shown == [("/a", "", 0, True), ("x", "/y", None, True), ("a b", "/c/", None, True), ("*.py", "", None, True)]
 
 
-@each_row(
-    ("arguments", "argv"),
-    [
-        ("", ("-ex", "SCRIPT")),
-        ("-u # why", ("-ex", "-u", "SCRIPT")),
-        ("-c /bin/bash", ("-ex", "-c", "/bin/bash SCRIPT")),
-        ("-u -c bash  -l", ("-ex", "-u", "-c", "bash -l SCRIPT")),
-    ],
+@with_rows(
+    ("", ("-ex", "SCRIPT")),
+    ("-u # why", ("-ex", "-u", "SCRIPT")),
+    ("-c /bin/bash", ("-ex", "-c", "/bin/bash SCRIPT")),
+    ("-u -c bash  -l", ("-ex", "-u", "-c", "bash -l SCRIPT")),
 )
 def test_plan_interpreter_of_scripts(arguments: str, argv: tuple[str, ...]) -> None:
     steps = plan(f"{HEADER}%post {arguments}\nmake\n%setup {arguments}\nmake\n")
@@ -178,13 +175,10 @@ def test_plan_config_has_the_chosen_sections() -> None:
     assert recipe.target.plan({"Cmd": ["x"]}).section == {"Cmd": ["x"], "Env": ["A=b"]}
 
 
-@each_row(
-    ("sections", "expected"),
-    [
-        (("none",), ["prepare /.singularity.d", "write labels, environment and scripts"]),
-        (("files",), ["prepare /.singularity.d", "%files: here /there", "write labels, environment and scripts"]),
-        (("test",), ["prepare /.singularity.d", "write labels, environment and scripts", "%test"]),
-    ],
+@with_rows(
+    (("none",), ["prepare /.singularity.d", "write labels, environment and scripts"]),
+    (("files",), ["prepare /.singularity.d", "%files: here /there", "write labels, environment and scripts"]),
+    (("test",), ["prepare /.singularity.d", "write labels, environment and scripts", "%test"]),
 )
 def test_plan_chosen_sections(sections: tuple[str, ...], expected: list[str]) -> None:
     text = HEADER + EVERYTHING.replace("%files from one\n/a b\n", "")
@@ -224,17 +218,14 @@ def test_plan_a_stage_without_a_name_is_called_by_its_number_everywhere() -> Non
     assert caught.value.hint == "stages: stage-0, named, stage-2"
 
 
-@each_row(
-    ("text", "message"),
-    [
-        ("%post\nx\ny\n", "x.def:1:1: the stage has no header"),
-        ("From: a\nBootstrap: docker\n", "x.def:1:1: the header does not start with 'Bootstrap:'"),
-        (HEADER + "%post -c\nx\n", "x.def:3:1: -c of %post needs a shell"),
-        (HEADER + "%files from nowhere\nx\n", "x.def:3:1: unknown stage 'nowhere'"),
-        (HEADER + "%files builder\nx\n", "x.def:3:1: '%files builder' is not valid"),
-        (HEADER + "%apprun  a\nx\n", "x.def:3:1: '' is not a valid app name"),
-        (HEADER + "%apprun ../a\nx\n", "x.def:3:1: '../a' is not a valid app name"),
-    ],
+@with_rows(
+    ("%post\nx\ny\n", "x.def:1:1: the stage has no header"),
+    ("From: a\nBootstrap: docker\n", "x.def:1:1: the header does not start with 'Bootstrap:'"),
+    (HEADER + "%post -c\nx\n", "x.def:3:1: -c of %post needs a shell"),
+    (HEADER + "%files from nowhere\nx\n", "x.def:3:1: unknown stage 'nowhere'"),
+    (HEADER + "%files builder\nx\n", "x.def:3:1: '%files builder' is not valid"),
+    (HEADER + "%apprun  a\nx\n", "x.def:3:1: '' is not a valid app name"),
+    (HEADER + "%apprun ../a\nx\n", "x.def:3:1: '../a' is not a valid app name"),
 )
 def test_plan_errors_name_the_place(text: str, message: str) -> None:
     with pytest.raises(InvalidRecipe) as caught:

@@ -7,7 +7,7 @@ import json
 
 from kedge.builds.definition.settle_files import settle_files
 from kedge.builds.step_values import RecipePlace, TreeFile, WriteFilesStep
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 
 PLACE = RecipePlace("x.def", 1)
 LABELS = "/.singularity.d/labels.json"
@@ -19,12 +19,9 @@ def settle(tree: dict[str, bytes], *files: TreeFile) -> tuple[dict[str, bytes], 
     return {file.path: file.data for file in settled.files}, settled.removed
 
 
-@each_row(
-    ("way", "old", "expected"),
-    [
-        *(("write", b"old", b"new"), ("keep", b"old", None), ("keep", None, b"new"), ("append", b"old", b"oldnew")),
-        ("append", None, b"new"),
-    ],
+@with_rows(
+    *(("write", b"old", b"new"), ("keep", b"old", None), ("keep", None, b"new"), ("append", b"old", b"oldnew")),
+    ("append", None, b"new"),
 )
 def test_settle_one_file(way: str, old: bytes | None, expected: bytes | None) -> None:
     written, _ = settle({} if old is None else {"/a": old}, TreeFile("/a", b"new", way=way))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from kedge.builds.dockerfile.expand import ExpansionError, ExpansionRules, expand
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 
 VALUES = {"a": "one", "empty": "", "two": "x  y", "path": "/usr/lib/libx.so.1", "stars": "a*b?c", "_1": "under"}
 TEXTS = {
@@ -42,19 +42,16 @@ def test_expand_text(text: str) -> None:
     assert expand(text, VALUES).text == TEXTS[text]
 
 
-@each_row(
-    ("text", "message"),
-    [
-        *(("'a", "single quote"), ('"a', "double quote"), ('"a\\"', "double quote"), ("${", "'}' is missing")),
-        *(("${a", "not a substitution"), ("${}", "bad substitution"), ("${{a}}", "bad substitution")),
-        *(("${:-a}", "bad substitution"), ("${a:-b", "'}' is missing"), ("${a=b}", "not a substitution")),
-        ("${a:=b}", "not a substitution"),
-        ("${a:#b}", "not a substitution"),
-        *(("${a^^}", "not a substitution"), ("${a/b}", "'/' is missing"), ("${unset:?}", "unset: has no value")),
-        *(("${empty:?}", "empty: is empty"), ("${unset?say $a}", "unset: say one")),
-        ("${a#\\x}", "not an escape"),
-        ("${a:-" * 100, "too deeply"),
-    ],
+@with_rows(
+    *(("'a", "single quote"), ('"a', "double quote"), ('"a\\"', "double quote"), ("${", "'}' is missing")),
+    *(("${a", "not a substitution"), ("${}", "bad substitution"), ("${{a}}", "bad substitution")),
+    *(("${:-a}", "bad substitution"), ("${a:-b", "'}' is missing"), ("${a=b}", "not a substitution")),
+    ("${a:=b}", "not a substitution"),
+    ("${a:#b}", "not a substitution"),
+    *(("${a^^}", "not a substitution"), ("${a/b}", "'/' is missing"), ("${unset:?}", "unset: has no value")),
+    *(("${empty:?}", "empty: is empty"), ("${unset?say $a}", "unset: say one")),
+    ("${a#\\x}", "not an escape"),
+    ("${a:-" * 100, "too deeply"),
 )
 def test_expand_mistakes_are_named(text: str, message: str) -> None:
     with pytest.raises(ExpansionError, match=message.replace("{", "\\{").replace("}", "\\}")):
@@ -72,15 +69,12 @@ def test_expand_words(text: str) -> None:
     assert list(expand(text, VALUES).words) == WORDS[text]
 
 
-@each_row(
-    ("rules", "text", "result"),
-    [
-        (ExpansionRules(escape="`"), "`$a \\$a", "$a \\one"),
-        (ExpansionRules(keeps_quotes=True), "'a' \"$a\"", "'a' \"one\""),
-        (ExpansionRules(keeps_escapes=True), "a\\ b \\$a", "a\\ b \\$a"),
-        (ExpansionRules(has_quotes=False), 'it\'s "$a"', 'it\'s "one"'),
-        (ExpansionRules(keeps_unset=True), "$x ${x} ${x:-w} ${x/a/b} $a", "$x ${x} ${x:-w} ${x/a/b} one"),
-    ],
+@with_rows(
+    (ExpansionRules(escape="`"), "`$a \\$a", "$a \\one"),
+    (ExpansionRules(keeps_quotes=True), "'a' \"$a\"", "'a' \"one\""),
+    (ExpansionRules(keeps_escapes=True), "a\\ b \\$a", "a\\ b \\$a"),
+    (ExpansionRules(has_quotes=False), 'it\'s "$a"', 'it\'s "one"'),
+    (ExpansionRules(keeps_unset=True), "$x ${x} ${x:-w} ${x/a/b} $a", "$x ${x} ${x:-w} ${x/a/b} one"),
 )
 def test_expand_rules(rules: ExpansionRules, text: str, result: str) -> None:
     assert expand(text, VALUES, rules).text == result

@@ -6,12 +6,9 @@ from __future__ import annotations
 import pytest
 
 from kedge.builds.dockerfile.checks import read_content
-from kedge.builds.dockerfile.instructions import (
-    Instruction,
-    PairsInstruction,
-)
+from kedge.builds.dockerfile.instructions import Instruction, PairsInstruction
 from kedge.errors import InvalidRecipe
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 
 
 def read_one(text: str) -> Instruction:
@@ -142,50 +139,41 @@ def test_instructions_pairs_and_arguments() -> None:
     assert instruction.arguments == (("a", None), ("b", ""), ("c", "d=e"))
 
 
-@each_row(
-    ("text", "check"),
-    [
-        ("none", {"Test": ["NONE"]}),
-        ("CMD a b", {"Test": ["CMD-SHELL", "a b"]}),
-        ('cmd ["a", "b"]', {"Test": ["CMD", "a", "b"]}),
-        (
-            "--interval=1m30s --timeout=1.5s --start-period=500ms --start-interval=1h --retries=3 CMD a",
-            {
-                **{"Test": ["CMD-SHELL", "a"], "Interval": 90_000_000_000, "Timeout": 1_500_000_000},
-                "StartPeriod": 500_000_000,
-                "StartInterval": 3_600_000_000_000,
-                "Retries": 3,
-            },
-        ),
-        ("--interval=0 --retries=0 --timeout=0s CMD a", {"Test": ["CMD-SHELL", "a"]}),
-    ],
+@with_rows(
+    ("none", {"Test": ["NONE"]}),
+    ("CMD a b", {"Test": ["CMD-SHELL", "a b"]}),
+    ('cmd ["a", "b"]', {"Test": ["CMD", "a", "b"]}),
+    (
+        "--interval=1m30s --timeout=1.5s --start-period=500ms --start-interval=1h --retries=3 CMD a",
+        {
+            **{"Test": ["CMD-SHELL", "a"], "Interval": 90_000_000_000, "Timeout": 1_500_000_000},
+            "StartPeriod": 500_000_000,
+            "StartInterval": 3_600_000_000_000,
+            "Retries": 3,
+        },
+    ),
+    ("--interval=0 --retries=0 --timeout=0s CMD a", {"Test": ["CMD-SHELL", "a"]}),
 )
 def test_instructions_health(text: str, check: dict[str, object]) -> None:
     instruction = read_one(f"HEALTHCHECK {text}")
     assert instruction.check == check
 
 
-@each_row(
-    ("text", "expression"),
-    [
-        ("ONBUILD RUN a", "RUN a"),
-        ("  onbuild   copy a b", "copy a b"),
-        ("ONBUILD RUN a \\\n  b", "RUN a   b"),
-        ("ONBUILD RUN <<EOF\na\nEOF", "RUN <<EOF\na\nEOF"),
-    ],
+@with_rows(
+    ("ONBUILD RUN a", "RUN a"),
+    ("  onbuild   copy a b", "copy a b"),
+    ("ONBUILD RUN a \\\n  b", "RUN a   b"),
+    ("ONBUILD RUN <<EOF\na\nEOF", "RUN <<EOF\na\nEOF"),
 )
 def test_instructions_onbuild_keeps_the_text(text: str, expression: str) -> None:
     instruction = read_one(text)
     assert instruction.expression == expression
 
 
-@each_row(
-    ("text", "words"),
-    [
-        *(("CMD a b", ("a b",)), ('CMD ["a", "b"]', ("a", "b")), ("CMD []", ()), ("EXPOSE 90 80", ("80", "90"))),
-        *(('VOLUME [" /a ", "/b"]', ("/a", "/b")), ("USER a b", ("a b",)), ("STOPSIGNAL --x 9", ("9",))),
-        ('SHELL ["/bin/bash", "-c"]', ("/bin/bash", "-c")),
-    ],
+@with_rows(
+    *(("CMD a b", ("a b",)), ('CMD ["a", "b"]', ("a", "b")), ("CMD []", ()), ("EXPOSE 90 80", ("80", "90"))),
+    *(('VOLUME [" /a ", "/b"]', ("/a", "/b")), ("USER a b", ("a b",)), ("STOPSIGNAL --x 9", ("9",))),
+    ('SHELL ["/bin/bash", "-c"]', ("/bin/bash", "-c")),
 )
 def test_instructions_words(text: str, words: tuple[str, ...]) -> None:
     instruction = read_one(text)

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from kedge.builds.dockerfile.expand import PatternError, replace_pattern, trim_prefix, trim_suffix
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 
 
 def _compile(pattern: str, star: str) -> str:
@@ -32,9 +32,8 @@ def test_patterns_agree_with_regular_expressions() -> None:
         assert replace_pattern(value, pattern, "-", everywhere=False, room=99) == expected
 
 
-@each_row(
-    ("value", "pattern", "result"),
-    [("aXbXc", "X", "a-b-c"), ("aaa", "aa", "-a"), ("abc", "", "-a-b-c-"), ("abab", "a*", "-"), ("abc", "?", "---")],
+@with_rows(
+    ("aXbXc", "X", "a-b-c"), ("aaa", "aa", "-a"), ("abc", "", "-a-b-c-"), ("abab", "a*", "-"), ("abc", "?", "---")
 )
 def test_patterns_replace_all(value: str, pattern: str, result: str) -> None:
     assert replace_pattern(value, pattern, "-", everywhere=True, room=99) == result

@@ -11,7 +11,7 @@ from kedge.builds import step_values
 from kedge.builds.dockerfile.plan import make_recipe
 from kedge.builds.dockerfile.section import DEFAULT_PATH
 from kedge.errors import InvalidRecipe
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 
 PATH = f"PATH={DEFAULT_PATH}"
 
@@ -105,18 +105,15 @@ def test_plan_the_config_of_the_base_is_kept() -> None:
     assert plan("FROM a\nMAINTAINER me <x@y>").author == "me <x@y>"
 
 
-@each_row(
-    ("text", "changes"),
-    [
-        ("ENV y=$x x=2", {"Env": ["PATH=/bin", "x=2", "y=1"]}),
-        ("LABEL b=2", {"Labels": {"a": "1", "b": "2"}}),
-        ('ENTRYPOINT ["b"]', {"Entrypoint": ["b"], "Cmd": None}),
-        ("CMD b", {"Cmd": ["/bin/bash", "-c", "b"]}),
-        ("ENTRYPOINT []", {"Entrypoint": None, "Cmd": None}),
-        ("WORKDIR c", {"WorkingDir": "/base/c"}),
-        ("EXPOSE 2", {"ExposedPorts": {"1/tcp": {}, "2/tcp": {}}}),
-        ("USER 0", {"User": "0"}),
-    ],
+@with_rows(
+    ("ENV y=$x x=2", {"Env": ["PATH=/bin", "x=2", "y=1"]}),
+    ("LABEL b=2", {"Labels": {"a": "1", "b": "2"}}),
+    ('ENTRYPOINT ["b"]', {"Entrypoint": ["b"], "Cmd": None}),
+    ("CMD b", {"Cmd": ["/bin/bash", "-c", "b"]}),
+    ("ENTRYPOINT []", {"Entrypoint": None, "Cmd": None}),
+    ("WORKDIR c", {"WorkingDir": "/base/c"}),
+    ("EXPOSE 2", {"ExposedPorts": {"1/tcp": {}, "2/tcp": {}}}),
+    ("USER 0", {"User": "0"}),
 )
 def test_plan_instructions_change_the_config_of_the_base(text: str, changes: dict[str, Any]) -> None:
     expected = {key: value for key, value in (BASE | changes).items() if value and key != "Hostname"}
@@ -206,21 +203,18 @@ def test_plan_arguments_of_the_build_and_of_stages() -> None:
     assert read("ARG top\nFROM a\nARG inner", values=values).unused_arguments == ("other",)
 
 
-@each_row(
-    ("text", "base"),
-    [
-        ("FROM a", ("docker", "a", None, "")),
-        ("FROM scratch", ("scratch", "scratch", None, "")),
-        ("ARG v=1\nARG i=img:$v\nFROM $i", ("docker", "img:1", None, "")),
-        ("ARG v\nFROM img:${v:-2}", ("docker", "img:2", None, "")),
-        ("ARG g=1\nFROM $g", ("docker", "given", None, "")),
-        ("FROM --platform=$BUILDPLATFORM a", ("docker", "a", None, "linux/amd64")),
-        ("FROM a AS One\nFROM one", ("stage", "one", 0, "")),
-        ("FROM a AS one\nFROM One", ("stage", "One", 0, "")),
-        ("FROM ctx", ("context", "ctx", None, "")),
-        ("FROM a AS ctx", ("context", "ctx", None, "")),
-        ("FROM a AS x\nFROM b AS x\nFROM x", ("stage", "x", 1, "")),
-    ],
+@with_rows(
+    ("FROM a", ("docker", "a", None, "")),
+    ("FROM scratch", ("scratch", "scratch", None, "")),
+    ("ARG v=1\nARG i=img:$v\nFROM $i", ("docker", "img:1", None, "")),
+    ("ARG v\nFROM img:${v:-2}", ("docker", "img:2", None, "")),
+    ("ARG g=1\nFROM $g", ("docker", "given", None, "")),
+    ("FROM --platform=$BUILDPLATFORM a", ("docker", "a", None, "linux/amd64")),
+    ("FROM a AS One\nFROM one", ("stage", "one", 0, "")),
+    ("FROM a AS one\nFROM One", ("stage", "One", 0, "")),
+    ("FROM ctx", ("context", "ctx", None, "")),
+    ("FROM a AS ctx", ("context", "ctx", None, "")),
+    ("FROM a AS x\nFROM b AS x\nFROM x", ("stage", "x", 1, "")),
 )
 def test_plan_bases(text: str, base: tuple[str, str, int | None, str]) -> None:
     read_base = read(text, values={"g": "given"}, contexts=("ctx",)).target.base
@@ -251,19 +245,16 @@ def test_plan_needs_are_bases_and_origins() -> None:
     ]
 
 
-@each_row(
-    ("text", "message"),
-    [
-        ("FROM a AS x\nCOPY --from=x a b", "D:2:13: the stage 'x' is not complete here"),
-        ("FROM a\nCOPY --from=0 a b", "D:2:13: the stage '0' is not complete here"),
-        ("FROM a\nCOPY --from=7 a b", "D:2:13: there is no stage 7"),
-        ("FROM a\nCOPY --from=y a b\nFROM b AS y\nCOPY --from=0 a b", "D:2:13: the stage 'y' is not complete here"),
-        ("FROM a\nCOPY --from=$x a b", "D:2:6: --from cannot have variables"),
-        ("FROM $nothing", "D:1:6: '$nothing' is empty, so FROM names no image"),
-        ("FROM --platform=$nothing a", "D:1:6: --platform=$nothing is empty"),
-        ("FROM ${a", "D:1:6: FROM: "),
-        ("ARG a=${b\nFROM a", "D:1:7: ARG: "),
-    ],
+@with_rows(
+    ("FROM a AS x\nCOPY --from=x a b", "D:2:13: the stage 'x' is not complete here"),
+    ("FROM a\nCOPY --from=0 a b", "D:2:13: the stage '0' is not complete here"),
+    ("FROM a\nCOPY --from=7 a b", "D:2:13: there is no stage 7"),
+    ("FROM a\nCOPY --from=y a b\nFROM b AS y\nCOPY --from=0 a b", "D:2:13: the stage 'y' is not complete here"),
+    ("FROM a\nCOPY --from=$x a b", "D:2:6: --from cannot have variables"),
+    ("FROM $nothing", "D:1:6: '$nothing' is empty, so FROM names no image"),
+    ("FROM --platform=$nothing a", "D:1:6: --platform=$nothing is empty"),
+    ("FROM ${a", "D:1:6: FROM: "),
+    ("ARG a=${b\nFROM a", "D:1:7: ARG: "),
 )
 def test_plan_references_that_lead_nowhere_are_refused(text: str, message: str) -> None:
     with pytest.raises(InvalidRecipe) as caught:
@@ -331,22 +322,19 @@ def test_plan_copies(text: str) -> None:
     assert step == step_values.CopyStep(step.place, step.text, **COPIES[text])
 
 
-@each_row(
-    ("text", "message"),
-    [
-        ("COPY http://a/b /c", "COPY cannot fetch"),
-        ("COPY git@a:b.git /c", "COPY cannot fetch"),
-        ("COPY --chmod=888 a b", "not a mode"),
-        ("COPY --chmod=77777 a b", "not a mode"),
-        ("COPY --chmod=u:x a b", "not a mode"),
-        ("ADD --checksum=sha256:1 a b", "--checksum is for addresses"),
-        ("ADD --checksum=sha256:1 http://a http://b c", "--checksum is for one source"),
-        *(('COPY "a b', "double quote"), ("EXPOSE 99999", "not a port"), ("STOPSIGNAL SIGNOTHING", "not a signal")),
-        ("VOLUME $nothing", "empty value"),
-        ('ENV a="${b?must be set}"', "b: must be set"),
-        ("RUN --mount=type=$nothing,target=/a b", "type="),
-        ("COPY <<EOF /a\n${b\nEOF", "not a substitution"),
-    ],
+@with_rows(
+    ("COPY http://a/b /c", "COPY cannot fetch"),
+    ("COPY git@a:b.git /c", "COPY cannot fetch"),
+    ("COPY --chmod=888 a b", "not a mode"),
+    ("COPY --chmod=77777 a b", "not a mode"),
+    ("COPY --chmod=u:x a b", "not a mode"),
+    ("ADD --checksum=sha256:1 a b", "--checksum is for addresses"),
+    ("ADD --checksum=sha256:1 http://a http://b c", "--checksum is for one source"),
+    *(('COPY "a b', "double quote"), ("EXPOSE 99999", "not a port"), ("STOPSIGNAL SIGNOTHING", "not a signal")),
+    ("VOLUME $nothing", "empty value"),
+    ('ENV a="${b?must be set}"', "b: must be set"),
+    ("RUN --mount=type=$nothing,target=/a b", "type="),
+    ("COPY <<EOF /a\n${b\nEOF", "not a substitution"),
 )
 def test_plan_values_that_cannot_be_are_refused(text: str, message: str) -> None:
     with pytest.raises(InvalidRecipe) as caught:

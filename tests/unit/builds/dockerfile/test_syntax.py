@@ -178,7 +178,7 @@ def test_syntax_nodes_know_their_lines_and_comments() -> None:
     text = "# a\n\nFROM a\n  RUN b \\\n   # c\n   d\nCOPY <<E /x\n1\n2\nE\nCMD e"
     nodes = read_syntax(text, "D").nodes
     assert [(node.line.start, node.end, node.place.column) for node in nodes] == [
-        *((3, 3, 1), (4, 6, 3), (7, 10, 1), (11, 11, 1)),
+        *((3, 3, 1), (4, 6, 3), (7, 10, 1), (11, 11, 1))
     ]
     assert str(nodes[1].find("d")) == "D:6:4"
     assert str(nodes[1].find("b")) == "D:4:7"

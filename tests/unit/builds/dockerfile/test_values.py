@@ -7,42 +7,33 @@ import pytest
 
 from kedge.builds.dockerfile.mounts import read_bytes, read_nanoseconds
 from kedge.builds.dockerfile.planner import PortError, is_signal, read_ports
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 
 
-@each_row(
-    ("text", "time"),
-    [
-        *(("0", 0), ("1ns", 1), ("1.5us", 1500), ("2\xb5s", 2000), ("1h2m3.5s", 3723_500_000_000)),
-        *(("-1s", -1_000_000_000), ("+.5s", 500_000_000), ("1.s", 1_000_000_000)),
-        *((wrong, None) for wrong in ("", "1", "s", "1d", "1s2", ".s", "1 s", "9999999999h")),
-    ],
+@with_rows(
+    *(("0", 0), ("1ns", 1), ("1.5us", 1500), ("2\xb5s", 2000), ("1h2m3.5s", 3723_500_000_000)),
+    *(("-1s", -1_000_000_000), ("+.5s", 500_000_000), ("1.s", 1_000_000_000)),
+    *((wrong, None) for wrong in ("", "1", "s", "1d", "1s2", ".s", "1 s", "9999999999h")),
 )
 def test_values_durations(text: str, time: int | None) -> None:
     assert read_nanoseconds(text) == time
 
 
-@each_row(
-    ("text", "size"),
-    [
-        *(("0", 0), ("1", 1), ("1b", 1), ("1k", 1024), ("1.5KiB", 1536), ("2 mb", 2 << 20), ("1G", 1 << 30)),
-        *((wrong, None) for wrong in ("", "k", "1x", "-1", "1kbb", "1  k")),
-    ],
+@with_rows(
+    *(("0", 0), ("1", 1), ("1b", 1), ("1k", 1024), ("1.5KiB", 1536), ("2 mb", 2 << 20), ("1G", 1 << 30)),
+    *((wrong, None) for wrong in ("", "k", "1x", "-1", "1kbb", "1  k")),
 )
 def test_values_sizes(text: str, size: int | None) -> None:
     assert read_bytes(text) == size
 
 
-@each_row(
-    ("word", "ports"),
-    [
-        ("80", ["80/tcp"]),
-        ("80/UDP", ["80/udp"]),
-        ("80/", ["80/tcp"]),
-        ("8000-8002/sctp", ["8000/sctp", "8001/sctp", "8002/sctp"]),
-        *(("8080:80", ["80/tcp"]), ("127.0.0.1::80", ["80/tcp"]), ("[::1]:8080:80", ["80/tcp"]), ("1-2:3", ["3/tcp"])),
-        ("1-2:3-4", ["3/tcp", "4/tcp"]),
-    ],
+@with_rows(
+    ("80", ["80/tcp"]),
+    ("80/UDP", ["80/udp"]),
+    ("80/", ["80/tcp"]),
+    ("8000-8002/sctp", ["8000/sctp", "8001/sctp", "8002/sctp"]),
+    *(("8080:80", ["80/tcp"]), ("127.0.0.1::80", ["80/tcp"]), ("[::1]:8080:80", ["80/tcp"]), ("1-2:3", ["3/tcp"])),
+    ("1-2:3-4", ["3/tcp", "4/tcp"]),
 )
 def test_values_ports(word: str, ports: list[str]) -> None:
     assert read_ports(word) == ports

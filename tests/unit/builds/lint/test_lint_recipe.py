@@ -11,7 +11,7 @@ import pytest
 from kedge.builds.lint.lint_recipe import lint_recipe
 from kedge.builds.lint.recipe_view import LEVELS
 from kedge.errors import InvalidRecipe
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 
 UBUNTU = "FROM ubuntu:22.04\n"
 HEAD = "Bootstrap: docker\nFrom: ubuntu:22.04\n%labels\n    A b\n"
@@ -111,10 +111,7 @@ def list_rules(text: str, name: str) -> list[str]:
     return [finding.rule for finding in lint_recipe(text.encode(), name)]
 
 
-@each_row(
-    ("name", "rule", "head", "wrong", "right"),
-    [*(("Dockerfile", *row) for row in DOCKERFILES), *(("a.def", *row) for row in DEFINITIONS)],
-)
+@with_rows(*(("Dockerfile", *row) for row in DOCKERFILES), *(("a.def", *row) for row in DEFINITIONS))
 def test_lint_finds_what_is_wrong_with_a_reason_and_a_better_line(name, rule, head, wrong, right) -> None:
     assert rule not in list_rules(f"{head}{right}\n", name)
     (finding, *_) = [each for each in lint_recipe(f"{head}{wrong}\n".encode(), name) if each.rule == rule]

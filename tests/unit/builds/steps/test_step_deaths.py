@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from kedge.builds.steps.run_program import describe_death
 from kedge.cluster.host_memory import KillWatch
-from tests.builders.rows import each_row
+from tests.builders.rows import with_rows
 
 
 class FakeWatch(KillWatch):
@@ -19,12 +19,9 @@ class FakeWatch(KillWatch):
 QUIET = FakeWatch(kills=False)
 
 
-@each_row(
-    ("status", "how"),
-    [
-        *((1, "failed with status 1"), (127, "failed with status 127"), (128 + 11, "was killed by SIGSEGV")),
-        *((128 + 4, "was killed by SIGILL"), (255, "failed with status 255")),
-    ],
+@with_rows(
+    *((1, "failed with status 1"), (127, "failed with status 127"), (128 + 11, "was killed by SIGSEGV")),
+    *((128 + 4, "was killed by SIGILL"), (255, "failed with status 255")),
 )
 def test_status_and_signal_are_named(status: int, how: str) -> None:
     death = describe_death(status, ["cat: /x: No such file or directory", "5 processes killed by the user"], QUIET)
@@ -40,19 +37,16 @@ def test_a_kill_is_certain_where_the_kernel_counted_it() -> None:
     assert "more memory" in death.remedy
 
 
-@each_row(
-    "line",
-    [
-        "c++: fatal error: Killed signal terminated program cc1plus",
-        "cc1plus: out of memory allocating 65536 bytes after a total of 1000 bytes",
-        "virtual memory exhausted: Cannot allocate memory",
-        "MemoryError",
-        "terminate called after throwing an instance of 'std::bad_alloc'",
-        "error: command '/usr/bin/gcc' died with 9",
-        "Killed",
-        "make: *** [Makefile:2: all] Killed",
-        "subprocess.CalledProcessError: Command died with <Signals.SIGKILL: 9>.",
-    ],
+@with_rows(
+    "c++: fatal error: Killed signal terminated program cc1plus",
+    "cc1plus: out of memory allocating 65536 bytes after a total of 1000 bytes",
+    "virtual memory exhausted: Cannot allocate memory",
+    "MemoryError",
+    "terminate called after throwing an instance of 'std::bad_alloc'",
+    "error: command '/usr/bin/gcc' died with 9",
+    "Killed",
+    "make: *** [Makefile:2: all] Killed",
+    "subprocess.CalledProcessError: Command died with <Signals.SIGKILL: 9>.",
 )
 def test_compilers_that_ran_out_of_memory_are_recognised(line: str) -> None:
     death = describe_death(1, ["building", line, "error: subprocess-exited-with-error"], QUIET)

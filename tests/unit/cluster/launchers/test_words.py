@@ -11,7 +11,7 @@ from kedge.cluster.launchers.known import PROGRAMS, find_launch_program, list_la
 from kedge.cluster.launchers.open_mpi import list_settings
 from kedge.cluster.launchers.program import ShellText, StartRequest, flatten, glue
 from kedge.errors import LaunchRefused
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 
 EVEN = StartRequest(4, 2, 2, ends_together=True, is_labelled=True)
 UNEVEN = StartRequest(3, 2, 0, hosts=(("a", 2), ("b", 1)), ends_together=True, is_labelled=True)
@@ -21,15 +21,12 @@ def list_words(name: str, request: StartRequest, family: str = "") -> str:
     return " ".join(flatten(find_launch_program(name, family).list_words(request)))
 
 
-@each_row(
-    ("name", "words"),
-    [
-        ("srun", "srun --nodes=2 --ntasks=4 --ntasks-per-node=2 --kill-on-bad-exit=1 --label"),
-        ("ibrun", "ibrun -n 4"),
-        ("mpirun", "mpirun -np 4 --map-by ppr:2:node --tag-output"),
-        ("mpiexec", "mpiexec -n 4 -ppn 2 -prepend-rank -genvall"),
-        ("local", ""),
-    ],
+@with_rows(
+    ("srun", "srun --nodes=2 --ntasks=4 --ntasks-per-node=2 --kill-on-bad-exit=1 --label"),
+    ("ibrun", "ibrun -n 4"),
+    ("mpirun", "mpirun -np 4 --map-by ppr:2:node --tag-output"),
+    ("mpiexec", "mpiexec -n 4 -ppn 2 -prepend-rank -genvall"),
+    ("local", ""),
 )
 def test_words_of_a_launch(name: str, words: str) -> None:
     assert list_words(name, EVEN) == words
@@ -45,14 +42,11 @@ def test_mpirun_of_open_mpi_has_words_of_its_own() -> None:
     assert list_words("mpirun", StartRequest(1, 1, 1, variables=("A", "B"))).endswith("-x A -x B")
 
 
-@each_row(
-    ("name", "family", "words"),
-    [
-        ("srun", "", "srun --nodes=2 --ntasks=3 --kill-on-bad-exit=1 --label"),
-        ("mpirun", "Open MPI", "mpirun -np 3 --host a:2,b:1 --map-by slot --tag-output"),
-        ("mpirun", "MPICH", "mpiexec -n 3 -hosts a:2,b:1 -prepend-rank -genvall"),
-        ("mpiexec", "Intel MPI", "mpiexec -n 3 -machine a:2,b:1 -prepend-rank -genvall"),
-    ],
+@with_rows(
+    ("srun", "", "srun --nodes=2 --ntasks=3 --kill-on-bad-exit=1 --label"),
+    ("mpirun", "Open MPI", "mpirun -np 3 --host a:2,b:1 --map-by slot --tag-output"),
+    ("mpirun", "MPICH", "mpiexec -n 3 -hosts a:2,b:1 -prepend-rank -genvall"),
+    ("mpiexec", "Intel MPI", "mpiexec -n 3 -machine a:2,b:1 -prepend-rank -genvall"),
 )
 def test_words_where_nodes_differ(name: str, family: str, words: str) -> None:
     assert list_words(name, UNEVEN, family) == words

@@ -13,7 +13,7 @@ from kedge.cluster.schedulers.backend import ScriptContext
 from kedge.cluster.schedulers.gridengine.backend import BACKEND as GRIDENGINE
 from kedge.cluster.schedulers.pbs.backend import BACKEND as PBS
 from kedge.cluster.schedulers.script_body import needs_lookup
-from tests.builders.rows import each_row
+from tests.builders.rows import with_rows
 
 PLACE = ScriptContext("/r", "/bin/kedge", "", "", "/w", "/w/{name}-{id}_{index}.out", "")
 
@@ -23,14 +23,11 @@ def restore(scheduler: str, array: str, **fields: object) -> JobStatus:
     return restore_indices(scheduler, JobArray.parse(array), [status])[0]
 
 
-@each_row(
-    ("scheduler", "array", "number", "index"),
-    [
-        ("gridengine", "1-9", 3, 3),
-        ("gridengine", "2-20:3", 5, 5),  # of one range with a step Grid Engine uses the indices themselves
-        *(("gridengine", "0-9", 3, 2), ("gridengine", "2,5-9:2", 4, 9), ("pbs", "0-9", 3, 3), ("pbs", "2,5-9:2", 1, 2)),
-        ("slurm", "2,5-9:2", 5, 5),
-    ],
+@with_rows(
+    ("gridengine", "1-9", 3, 3),
+    ("gridengine", "2-20:3", 5, 5),  # of one range with a step Grid Engine uses the indices themselves
+    *(("gridengine", "0-9", 3, 2), ("gridengine", "2,5-9:2", 4, 9), ("pbs", "0-9", 3, 3), ("pbs", "2,5-9:2", 1, 2)),
+    ("slurm", "2,5-9:2", 5, 5),
 )
 def test_array_numbers_both_ways(scheduler: str, array: str, number: int, index: int) -> None:
     assert find_number(scheduler, JobArray.parse(array), index) == number

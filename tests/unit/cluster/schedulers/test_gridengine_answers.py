@@ -15,7 +15,7 @@ from kedge.cluster.job_state import JobStatus, State
 from kedge.cluster.schedulers.gridengine.backend import BACKEND as GRIDENGINE
 from kedge.cluster.schedulers.gridengine.listing import read_state
 from kedge.errors import KedgeError, SchedulerFailed
-from tests.builders.rows import each_row
+from tests.builders.rows import with_rows
 from tests.requirements import REPOSITORY
 
 RECORDED = REPOSITORY / "tests/golden/gridengine/recorded"
@@ -38,16 +38,13 @@ def account(**fields: str) -> JobStatus:
     return status
 
 
-@each_row(
-    ("letters", "state"),
-    [
-        *((each, State.QUEUED) for each in ("qw", "Rq", "Rqw")),
-        *((each, State.HELD) for each in ("hqw", "hRwq", "Eqw", "Ehqw", "EhRqw")),
-        *((each, State.RUNNING) for each in ("r", "t", "Rr", "Rt", "hr")),
-        *((each, State.SUSPENDED) for each in ("s", "ts", "S", "tS", "T", "tT", "Rs", "RtT")),
-        *((each, State.COMPLETING) for each in ("dr", "dt", "dRr", "ds", "dT")),
-        *((each, State.UNKNOWN) for each in ("", "z", "new", "r!", "h", "R")),
-    ],
+@with_rows(
+    *((each, State.QUEUED) for each in ("qw", "Rq", "Rqw")),
+    *((each, State.HELD) for each in ("hqw", "hRwq", "Eqw", "Ehqw", "EhRqw")),
+    *((each, State.RUNNING) for each in ("r", "t", "Rr", "Rt", "hr")),
+    *((each, State.SUSPENDED) for each in ("s", "ts", "S", "tS", "T", "tT", "Rs", "RtT")),
+    *((each, State.COMPLETING) for each in ("dr", "dt", "dRr", "ds", "dT")),
+    *((each, State.UNKNOWN) for each in ("", "z", "new", "r!", "h", "R")),
 )
 def test_gridengine_states(letters: str, state: State) -> None:
     assert read_state(letters) is state
@@ -84,13 +81,10 @@ def test_gridengine_list_of_nothing_and_of_odd_names() -> None:
     assert "a?b" in {each.name for each in GRIDENGINE.parse_list(LIST.replace(">run<", ">a\x01b<"))}
 
 
-@each_row(
-    "text",
-    [
-        '<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "aaaa">]><job_info>&a;</job_info>',
-        "<job_info><job_list>",
-        "error: commlib error: got select error (Connection refused)",
-    ],
+@with_rows(
+    '<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "aaaa">]><job_info>&a;</job_info>',
+    "<job_info><job_list>",
+    "error: commlib error: got select error (Connection refused)",
 )
 def test_gridengine_list_that_is_none_is_an_error(text: str) -> None:
     with pytest.raises(SchedulerFailed):

@@ -17,7 +17,7 @@ from kedge.cluster.schedulers.backend import ScriptContext
 from kedge.cluster.schedulers.gridengine.backend import BACKEND as GRIDENGINE
 from kedge.cluster.site import Queue, Site
 from kedge.errors import InvalidJob, KedgeError, RequestRefused
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 from tests.requirements import REPOSITORY, require_program
 
 WRITE = os.environ.get("KEDGE_GOLDEN") == "write"  # read before tests lose all variables of kedge
@@ -141,12 +141,9 @@ def test_gridengine_directives_are_all_above_the_first_command() -> None:
         assert all(line.startswith("#") for line in lines[: last + 1])
 
 
-@each_row(
-    ("name", "expected"),
-    [
-        *(("1a", "j1a"), ("a/b:c@d\\e*f?", "a_b_c_d_e_f_"), ("é", "j_"), ("", "j"), ("-N x", "j-N_x")),
-        ("ok-1.2+", "ok-1.2+"),
-    ],
+@with_rows(
+    *(("1a", "j1a"), ("a/b:c@d\\e*f?", "a_b_c_d_e_f_"), ("é", "j_"), ("", "j"), ("-N x", "j-N_x")),
+    ("ok-1.2+", "ok-1.2+"),
 )
 def test_gridengine_name_is_one_that_qsub_takes(name: str, expected: str) -> None:
     assert f"#$ -N {expected}" in ask(name=name)
@@ -167,16 +164,13 @@ def test_gridengine_slots() -> None:
     assert caught.value.hint == "ask for 2 tasks (or CPUs) per node, or for 3 GPUs"
 
 
-@each_row(
-    ("fields", "words"),
-    [
-        ({"nodes": 2, "tasks_per_node": 2}, "mpi_environment"),
-        ({"exclusive": True}, "options.exclusive"),
-        ({"qos": "high"}, "--qos"),
-        ({"gpus_per_node": 1, "gpu_type": "a100"}, "gpu_directive"),
-        ({"dependencies": (Dependency(DependencyKind.AFTER, "7"),)}, "afterany:7"),
-        ({"dependencies": (Dependency(DependencyKind.AFTER_OK, "7"),)}, "afterany:7"),
-    ],
+@with_rows(
+    ({"nodes": 2, "tasks_per_node": 2}, "mpi_environment"),
+    ({"exclusive": True}, "options.exclusive"),
+    ({"qos": "high"}, "--qos"),
+    ({"gpus_per_node": 1, "gpu_type": "a100"}, "gpu_directive"),
+    ({"dependencies": (Dependency(DependencyKind.AFTER, "7"),)}, "afterany:7"),
+    ({"dependencies": (Dependency(DependencyKind.AFTER_OK, "7"),)}, "afterany:7"),
 )
 def test_gridengine_refuses_what_it_has_no_words_for(fields: dict[str, object], words: str) -> None:
     with pytest.raises(RequestRefused) as caught:
@@ -212,15 +206,12 @@ def test_gridengine_account_is_on_the_command_line_and_terminals_have_no_batch_o
     assert {"-cwd", "-q", "-P", "-pe"} <= set(words)
 
 
-@each_row(
-    ("output", "id"),
-    [
-        ("7\n", "7"),
-        ("7.1-3:1\n", "7"),
-        ("Welcome to the cluster\n12 days left\n\n4711\n", "4711"),
-        ('Your job 8 ("x") has been submitted\n', "8"),
-        ('Your job-array 9.1-5:1 ("x") has been submitted\n', "9"),
-    ],
+@with_rows(
+    ("7\n", "7"),
+    ("7.1-3:1\n", "7"),
+    ("Welcome to the cluster\n12 days left\n\n4711\n", "4711"),
+    ('Your job 8 ("x") has been submitted\n', "8"),
+    ('Your job-array 9.1-5:1 ("x") has been submitted\n', "9"),
 )
 def test_gridengine_id_of_a_submission(output: str, id: str) -> None:
     assert GRIDENGINE.parse_submit(output) == id

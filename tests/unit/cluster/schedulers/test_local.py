@@ -28,7 +28,7 @@ from kedge.jobs.local.planning import ARRAY_LIMIT, NEVER, PRIORITY, RESOURCES, T
 from kedge.jobs.local.queue_files import LocalRequest, ResourceAmount
 from kedge.jobs.local.report import compress_indices
 from kedge.system.start_kedge import own_command
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 from tests.requirements import REPOSITORY, require_program
 
 WRITE = os.environ.get("KEDGE_GOLDEN") == "write"  # read before tests lose all variables of kedge
@@ -139,26 +139,20 @@ def test_render_refuses_several_nodes_and_directives_end_at_the_first_command() 
     assert read_directives(text) == {"time": "1h", "cpus": "2"}
 
 
-@each_row(
-    ("line", "says"),
-    [
-        ("#KEDGE --tiem=1h", "line 2: the local queue has no option --tiem"),
-        ("#KEDGE time=1h", "line 2: 'time=1h' is not an option"),
-        ("#KEDGE", "line 2"),
-        ('#KEDGE --name="open', "not text in double quotes"),
-    ],
+@with_rows(
+    ("#KEDGE --tiem=1h", "line 2: the local queue has no option --tiem"),
+    ("#KEDGE time=1h", "line 2: 'time=1h' is not an option"),
+    ("#KEDGE", "line 2"),
+    ('#KEDGE --name="open', "not text in double quotes"),
 )
 def test_directives_name_the_line_of_a_mistake(line: str, says: str) -> None:
     with pytest.raises(InvalidJob, match=says):
         read_directives(f"#!/bin/bash\n{line}\ntrue\n")
 
 
-@each_row(
-    ("name", "value"),
-    [
-        *(("cpus", "0"), ("cpus", "two"), ("gpus", "-1"), ("memory", "12"), ("time", "1:30"), ("array", "1-x")),
-        *(("after", "never:3"), ("begin", "tomorrow"), ("begin", "2030-13-01"), ("exclusive", "perhaps")),
-    ],
+@with_rows(
+    *(("cpus", "0"), ("cpus", "two"), ("gpus", "-1"), ("memory", "12"), ("time", "1:30"), ("array", "1-x")),
+    *(("after", "never:3"), ("begin", "tomorrow"), ("begin", "2030-13-01"), ("exclusive", "perhaps")),
 )
 def test_options_name_what_cannot_be_used(name: str, value: str) -> None:
     with pytest.raises(InvalidJob, match=f"^--{name}: "):
@@ -186,20 +180,17 @@ def test_request_survives_its_file() -> None:
         LocalRequest.decode(b"[]")
 
 
-@each_row(
-    ("state", "reason", "details", "says"),
-    [
-        (State.QUEUED, "Resources", {"lacks": "gpus", "waits for": "12"}, "it waits for GPUs, used by job 12"),
-        (State.QUEUED, "Priority", {"lacks": "cpus", "waits for": "12"}, "waits for CPUs; job 12 goes first"),
-        (State.QUEUED, "Dependency", {"waits for": "3 4"}, "it waits for jobs 3, 4"),
-        (State.HELD, "DependencyNeverSatisfied", {"waits for": "3"}, "it never starts: job 3 did not end"),
-        (State.QUEUED, "BeginTime", {"begins": "1900000000"}, "it starts at 2030-"),
-        (State.QUEUED, "", {}, "in a moment"),
-        (State.TIMEOUT, "it reached its time limit of 1h", {}, "request more with --time"),
-        (State.OUT_OF_MEMORY, "it used 2G", {}, "request more with --mem"),
-        (State.LOST, "its runner was killed", {}, "its runner was killed"),
-        (State.QUEUED, "SomethingElse", {}, "SomethingElse"),
-    ],
+@with_rows(
+    (State.QUEUED, "Resources", {"lacks": "gpus", "waits for": "12"}, "it waits for GPUs, used by job 12"),
+    (State.QUEUED, "Priority", {"lacks": "cpus", "waits for": "12"}, "waits for CPUs; job 12 goes first"),
+    (State.QUEUED, "Dependency", {"waits for": "3 4"}, "it waits for jobs 3, 4"),
+    (State.HELD, "DependencyNeverSatisfied", {"waits for": "3"}, "it never starts: job 3 did not end"),
+    (State.QUEUED, "BeginTime", {"begins": "1900000000"}, "it starts at 2030-"),
+    (State.QUEUED, "", {}, "in a moment"),
+    (State.TIMEOUT, "it reached its time limit of 1h", {}, "request more with --time"),
+    (State.OUT_OF_MEMORY, "it used 2G", {}, "request more with --mem"),
+    (State.LOST, "its runner was killed", {}, "its runner was killed"),
+    (State.QUEUED, "SomethingElse", {}, "SomethingElse"),
 )
 def test_explain_says_it_in_words(state: State, reason: str, details: dict[str, str], says: str) -> None:
     status = JobStatus("7", state, str(state), reason=reason, details=tuple(details.items()))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kedge.cluster.job_state import JobStatus, State
 from kedge.cluster.schedulers.pbs.backend import BACKEND as PBS
 from kedge.cluster.schedulers.pbs.status import read_size
-from tests.builders.rows import each_row
+from tests.builders.rows import with_rows
 from tests.requirements import REPOSITORY
 
 RUNNING = """\
@@ -94,41 +94,35 @@ def test_pbs_ids_have_a_server_or_none() -> None:
     ids = ("12", "12.pbs1", "12[].pbs1", "12[3].pbs1", "12[3]")
     read = [PBS.parse_list(text.format(id))[0] for id in ids]
     assert [(each.id, each.index) for each in read] == [
-        *(("12", None), ("12.pbs1", None), ("12[].pbs1", None), ("12[].pbs1", 3), ("12[]", 3)),
+        *(("12", None), ("12.pbs1", None), ("12[].pbs1", None), ("12[].pbs1", 3), ("12[]", 3))
     ]
 
 
-@each_row(
-    ("letter", "state"),
-    [
-        *((each, State.QUEUED) for each in "QWT"),
-        ("H", State.HELD),
-        *((each, State.RUNNING) for each in "RB"),
-        ("E", State.COMPLETING),
-        *((each, State.SUSPENDED) for each in "SU"),
-        *((each, State.UNKNOWN) for each in "MZ"),
-        ("F", State.LOST),
-        ("X", State.LOST),
-    ],
+@with_rows(
+    *((each, State.QUEUED) for each in "QWT"),
+    ("H", State.HELD),
+    *((each, State.RUNNING) for each in "RB"),
+    ("E", State.COMPLETING),
+    *((each, State.SUSPENDED) for each in "SU"),
+    *((each, State.UNKNOWN) for each in "MZ"),
+    ("F", State.LOST),
+    ("X", State.LOST),
 )
 def test_pbs_states(letter: str, state: State) -> None:
     [job] = PBS.parse_list(f"Job Id: 1.pbs1\n    job_state = {letter}\n")
     assert job == JobStatus("1.pbs1", state, letter)
 
 
-@each_row(
-    ("code", "substate", "state", "exit_code", "signal"),
-    [
-        *(("0", "92", State.DONE, 0, None), ("3", "93", State.FAILED, 3, None), ("137", "93", State.FAILED, 137, None)),
-        *(("271", "91", State.CANCELLED, None, 15), ("271", "", State.CANCELLED, None, 15)),
-        *(("267", "93", State.FAILED, None, 11), (None, "91", State.CANCELLED, None, None)),
-        *((None, "", State.LOST, None, None), ("-29", "93", State.TIMEOUT, None, None)),
-        ("-27", "93", State.OUT_OF_MEMORY, None, None),
-        ("-26", "91", State.OUT_OF_MEMORY, None, None),
-        *((code, "93", State.NODE_FAILED, None, None) for code in ("-4", "-5", "-6", "-20")),
-        ("-1", "93", State.FAILED, None, None),
-        ("what", "", State.LOST, None, None),
-    ],
+@with_rows(
+    *(("0", "92", State.DONE, 0, None), ("3", "93", State.FAILED, 3, None), ("137", "93", State.FAILED, 137, None)),
+    *(("271", "91", State.CANCELLED, None, 15), ("271", "", State.CANCELLED, None, 15)),
+    *(("267", "93", State.FAILED, None, 11), (None, "91", State.CANCELLED, None, None)),
+    *((None, "", State.LOST, None, None), ("-29", "93", State.TIMEOUT, None, None)),
+    ("-27", "93", State.OUT_OF_MEMORY, None, None),
+    ("-26", "91", State.OUT_OF_MEMORY, None, None),
+    *((code, "93", State.NODE_FAILED, None, None) for code in ("-4", "-5", "-6", "-20")),
+    ("-1", "93", State.FAILED, None, None),
+    ("what", "", State.LOST, None, None),
 )
 def test_pbs_ends(code: str | None, substate: str, state: State, exit_code: int | None, signal: int | None) -> None:
     job = finished(code, substate)
@@ -145,12 +139,9 @@ def test_pbs_older_servers_kill_without_a_word() -> None:
     assert finished("265", **nearly).state is State.OUT_OF_MEMORY, "from 98 percent on"
 
 
-@each_row(
-    ("text", "size"),
-    [
-        *(("10", 10), ("10b", 10), ("2kb", 2 << 10), ("2KB", 2 << 10), ("2kw", 2 << 10)),
-        *(("2mb", 2 << 20), ("2gb", 2 << 30), ("2tb", 2 << 40), ("2pb", 2 << 50), ("2xb", None), ("", None)),
-    ],
+@with_rows(
+    *(("10", 10), ("10b", 10), ("2kb", 2 << 10), ("2KB", 2 << 10), ("2kw", 2 << 10)),
+    *(("2mb", 2 << 20), ("2gb", 2 << 30), ("2tb", 2 << 40), ("2pb", 2 << 50), ("2xb", None), ("", None)),
 )
 def test_pbs_sizes(text: str, size: int | None) -> None:
     assert read_size(text) == size
@@ -223,28 +214,25 @@ def test_pbs_list_of_three_thousand_jobs_is_read_quickly() -> None:
     assert time.process_time() - began < 0.6
 
 
-@each_row(
-    ("comment", "words"),
-    [
-        (
-            "Not Running: Insufficient amount of resource: ngpus (R: 8 A: 3 T: 64)",
-            "it waits until enough ngpus is free: 8 requested, 3 free, 64 in total",
-        ),
-        (
-            "Can Never Run: Insufficient amount of resource: ngpus (R: 80 A: 3 T: 64)",
-            "it requests more ngpus than there is: 80 requested, 3 free, 64 in total; it can never run",
-        ),
-        ("Not Running: Insufficient amount of resource ncpus", "it waits until enough ncpus is free"),
-        ("Not Running: Not enough free nodes available", "it waits for free nodes"),
-        ("Can Never Run: Not enough total nodes available", "it can never run: Not enough total nodes"),
-        ("Not Running: User has reached queue rt_HF running job limit.", "limit of running jobs"),
-        ("Not Running: Job would conflict with reservation or top job", "reservation or a job with higher priority"),
-        ("Not Running: Job cannot complete before dedicated time", "it could not complete before its queue"),
-        ("Not Running: Dependency not satisfied", "it waits for the jobs that it depends on"),
-        ("Not Running: Queue not started.", "queue is stopped"),
-        ("job held, too many failed attempts to run", "PBS failed too often to start it"),
-        ("Not Running: Something new", "it waits: Something new"),
-    ],
+@with_rows(
+    (
+        "Not Running: Insufficient amount of resource: ngpus (R: 8 A: 3 T: 64)",
+        "it waits until enough ngpus is free: 8 requested, 3 free, 64 in total",
+    ),
+    (
+        "Can Never Run: Insufficient amount of resource: ngpus (R: 80 A: 3 T: 64)",
+        "it requests more ngpus than there is: 80 requested, 3 free, 64 in total; it can never run",
+    ),
+    ("Not Running: Insufficient amount of resource ncpus", "it waits until enough ncpus is free"),
+    ("Not Running: Not enough free nodes available", "it waits for free nodes"),
+    ("Can Never Run: Not enough total nodes available", "it can never run: Not enough total nodes"),
+    ("Not Running: User has reached queue rt_HF running job limit.", "limit of running jobs"),
+    ("Not Running: Job would conflict with reservation or top job", "reservation or a job with higher priority"),
+    ("Not Running: Job cannot complete before dedicated time", "it could not complete before its queue"),
+    ("Not Running: Dependency not satisfied", "it waits for the jobs that it depends on"),
+    ("Not Running: Queue not started.", "queue is stopped"),
+    ("job held, too many failed attempts to run", "PBS failed too often to start it"),
+    ("Not Running: Something new", "it waits: Something new"),
 )
 def test_pbs_says_why_jobs_wait(comment: str, words: str) -> None:
     assert words in PBS.explain(JobStatus("1.pbs1", State.QUEUED, "Q", reason=comment))
@@ -268,21 +256,18 @@ def test_pbs_says_how_jobs_ended() -> None:
     assert "another PBS server" in PBS.explain(JobStatus("1.pbs1", State.UNKNOWN, "M"))
 
 
-@each_row(
-    ("code", "words"),
-    [
-        *((code, "the node could not start it") for code in (-1, -2)),
-        (-3, "the node could not start it; PBS was to try again"),
-        (-7, "it could not be restarted"),
-        (-10, "the node does not know its user"),
-        (-13, "its user's password was refused"),
-        (-21, "PBS' directories on the node are not secure"),
-        (-23, "it had no Kerberos credentials"),
-        *((code, "it used more CPUs than it requested") for code in (-24, -25)),
-        (-28, "it used more CPU time than it requested"),
-        (-30, "not all of its nodes could join the job"),
-        (-8, "PBS or one of its hooks killed it"),
-    ],
+@with_rows(
+    *((code, "the node could not start it") for code in (-1, -2)),
+    (-3, "the node could not start it; PBS was to try again"),
+    (-7, "it could not be restarted"),
+    (-10, "the node does not know its user"),
+    (-13, "its user's password was refused"),
+    (-21, "PBS' directories on the node are not secure"),
+    (-23, "it had no Kerberos credentials"),
+    *((code, "it used more CPUs than it requested") for code in (-24, -25)),
+    (-28, "it used more CPU time than it requested"),
+    (-30, "not all of its nodes could join the job"),
+    (-8, "PBS or one of its hooks killed it"),
 )
 def test_pbs_says_what_its_own_exit_codes_mean(code: int, words: str) -> None:
     """Those of the reference guide; the comment is the server's, where it left one."""

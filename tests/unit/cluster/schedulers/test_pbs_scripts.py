@@ -16,7 +16,7 @@ from kedge.cluster.schedulers.backend import ScriptContext
 from kedge.cluster.schedulers.pbs.backend import BACKEND as PBS
 from kedge.cluster.site import Queue, Site
 from kedge.errors import InvalidJob, KedgeError, RequestRefused
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 from tests.requirements import REPOSITORY, require_program
 
 WRITE = os.environ.get("KEDGE_GOLDEN") == "write"  # read before tests lose all variables of kedge
@@ -144,18 +144,15 @@ def test_pbs_environment_of_the_submitter_is_never_exported() -> None:
     assert not any(line == "#PBS -V" for name in JOBS for line in render(name).splitlines())
 
 
-@each_row(
-    ("fields", "select"),
-    [
-        ({}, "select=1"),
-        ({"nodes": 3}, "select=3"),
-        ({"cpus_per_task": 4}, "select=1:ncpus=4"),
-        ({"tasks": 4, "nodes": 2}, "select=2:ncpus=2:mpiprocs=2"),
-        ({"tasks": 4, "nodes": 2, "parallel": Parallel.MPI}, "select=2:ncpus=2:mpiprocs=2"),
-        ({"gpus_per_node": 2, "memory_per_gpu": 5 << 30}, "select=1:ngpus=2:mem=10gb"),
-        ({"cpus_per_task": 4, "memory_per_cpu": 1 << 30}, "select=1:ncpus=4:mem=4gb"),
-        ({"memory": 1}, "select=1:mem=1mb"),
-    ],
+@with_rows(
+    ({}, "select=1"),
+    ({"nodes": 3}, "select=3"),
+    ({"cpus_per_task": 4}, "select=1:ncpus=4"),
+    ({"tasks": 4, "nodes": 2}, "select=2:ncpus=2:mpiprocs=2"),
+    ({"tasks": 4, "nodes": 2, "parallel": Parallel.MPI}, "select=2:ncpus=2:mpiprocs=2"),
+    ({"gpus_per_node": 2, "memory_per_gpu": 5 << 30}, "select=1:ngpus=2:mem=10gb"),
+    ({"cpus_per_task": 4, "memory_per_cpu": 1 << 30}, "select=1:ncpus=4:mem=4gb"),
+    ({"memory": 1}, "select=1:mem=1mb"),
 )
 def test_pbs_chunks(fields: dict[str, object], select: str) -> None:
     assert f"#PBS -l {select}" in ask(**fields)
@@ -219,12 +216,9 @@ def test_pbs_submission_and_terminals() -> None:
         PBS.parse_submit("qsub: Unauthorized Request \n")
 
 
-@each_row(
-    ("said", "written"),
-    [
-        *(("2036-01-02T03:04:05", "203601020304.05"), ("2036-01-02T03:04", "203601020304")),
-        *(("2036-01-02 03:04", "203601020304"), ("2036-01-02", "203601020000"), ("01020304", "01020304")),
-    ],
+@with_rows(
+    *(("2036-01-02T03:04:05", "203601020304.05"), ("2036-01-02T03:04", "203601020304")),
+    *(("2036-01-02 03:04", "203601020304"), ("2036-01-02", "203601020000"), ("01020304", "01020304")),
 )
 def test_pbs_begins_when_slurm_would(said: str, written: str) -> None:
     assert f"#PBS -a {written}\n" in PBS.render(replace(BASE, begin=said), SITE, PLACE)

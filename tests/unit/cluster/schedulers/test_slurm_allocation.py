@@ -9,7 +9,7 @@ from kedge.cluster.allocation import Allocation, ThisHost
 from kedge.cluster.schedulers.current_job import find_allocation
 from kedge.errors import LaunchRefused
 from tests.builders.recorded_jobs import SLURM, read_record
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 
 
 def read(name: str, host: str = "", gpus: int = 0, **changes: str) -> Allocation:
@@ -17,22 +17,19 @@ def read(name: str, host: str = "", gpus: int = 0, **changes: str) -> Allocation
     return find_allocation(environ, str, ThisHost(host or environ.get("SLURMD_NODENAME", "head"), 64, gpus))
 
 
-@each_row(
-    ("name", "tasks", "cpus", "gpus"),
-    [
-        ("batch", "2 2 2", "2 2 2", "0 0 0"),
-        ("batch_uneven", "3 1 1", "3 1 1", "0 0 0"),
-        *(("exclusive", "8 8", "8 8", "4 4"), ("cpus_per_task", "1 1", "4 4", "0 0"), ("gres", "2 2", "2 2", "2 2")),
-        *(("gpus_per_node", "2 2", "2 2", "2 2"), ("gpus_per_task", "2 2", "2 2", "2 2")),
-        *(("gpus", "1 1", "1 1", "3 1"), ("task_gres", "2 2", "2 2", "2 2")),
-        ("task_gpus_per_task", "2 2", "2 2", "2 2"),
-        ("task_gpus", "2 2", "2 2", "3 1"),
-        ("task_uneven", "3 1 1", "3 1 1", "0 0 0"),
-        ("task_on_some_nodes", "4 1 1", "4 1 1", "0 0 0"),
-        ("shell_in_job", "1 1", "1 1", "0 0"),
-        ("salloc", "2 2", "2 2", "1 1"),
-        ("array", "1", "1", "0"),
-    ],
+@with_rows(
+    ("batch", "2 2 2", "2 2 2", "0 0 0"),
+    ("batch_uneven", "3 1 1", "3 1 1", "0 0 0"),
+    *(("exclusive", "8 8", "8 8", "4 4"), ("cpus_per_task", "1 1", "4 4", "0 0"), ("gres", "2 2", "2 2", "2 2")),
+    *(("gpus_per_node", "2 2", "2 2", "2 2"), ("gpus_per_task", "2 2", "2 2", "2 2")),
+    *(("gpus", "1 1", "1 1", "3 1"), ("task_gres", "2 2", "2 2", "2 2")),
+    ("task_gpus_per_task", "2 2", "2 2", "2 2"),
+    ("task_gpus", "2 2", "2 2", "3 1"),
+    ("task_uneven", "3 1 1", "3 1 1", "0 0 0"),
+    ("task_on_some_nodes", "4 1 1", "4 1 1", "0 0 0"),
+    ("shell_in_job", "1 1", "1 1", "0 0"),
+    ("salloc", "2 2", "2 2", "1 1"),
+    ("array", "1", "1", "0"),
 )
 def test_allocation(name: str, tasks: str, cpus: str, gpus: str) -> None:
     nodes = read(name).nodes
@@ -70,15 +67,12 @@ def test_allocation_gpus_by_request_and_without_any() -> None:
     assert "first component" in read("batch", SLURM_HET_SIZE="2").notes[0]
 
 
-@each_row(
-    "changes",
-    [
-        {"SLURM_JOB_NODELIST": "n[1-999999999]"},
-        {"SLURM_JOB_NODELIST": "gpu[01-02]"},  # and three nodes
-        {"SLURM_JOB_NODELIST": ""},
-        {"SLURM_TASKS_PER_NODE": "two"},
-        {"SLURM_JOB_CPUS_PER_NODE": "9" * 99},
-    ],
+@with_rows(
+    {"SLURM_JOB_NODELIST": "n[1-999999999]"},
+    {"SLURM_JOB_NODELIST": "gpu[01-02]"},  # and three nodes
+    {"SLURM_JOB_NODELIST": ""},
+    {"SLURM_TASKS_PER_NODE": "two"},
+    {"SLURM_JOB_CPUS_PER_NODE": "9" * 99},
 )
 def test_allocation_refuses_nonsense(changes: dict[str, str]) -> None:
     with pytest.raises(LaunchRefused):

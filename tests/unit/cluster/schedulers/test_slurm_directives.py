@@ -16,7 +16,7 @@ from kedge.cluster.schedulers.slurm.options import find_name, parse_directives, 
 from kedge.cluster.schedulers.slurm.write_options import format_size, format_time
 from kedge.cluster.site import Queue, Site
 from kedge.errors import InvalidJob, KedgeError, NoScheduler, RequestRefused, SchedulerFailed
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 
 SITE = Site("generic-slurm", "Slurm", "slurm")
 TACC = Site("tacc", "TACC", "slurm", requires=("nodes", "tasks", "time"), gpu_directive="", memory_directive="")
@@ -50,18 +50,15 @@ def test_slurm_asks_for_what_was_asked_and_nothing_else() -> None:
     assert read_directives(Job(command=("x",), mail="a@b")) == ["--mail-user=a@b", "--mail-type=END,FAIL"]
 
 
-@each_row(
-    ("directive", "kind", "queue", "expected"),
-    [
-        (None, "", "gpu", ["--gpus-per-node=2"]),
-        (None, "h100", "gpu", ["--gpus-per-node=h100:2"]),
-        ("--gres=gpu:{type}:{count}", "", "", ["--gres=gpu:2"]),
-        ("--gres=gpu:{type}:{count}", "", "gpu", ["--gres=gpu:a100:2"]),
-        ("--gres=gpu:{type}:{count}", "h100", "gpu", ["--gres=gpu:h100:2"]),
-        ("--gres=gpu:{count}", "h100", "gpu", ["--gres=gpu:h100:2"]),
-        ("--gpus-per-node={count} --gpu-bind=none", "", "gpu", ["--gpus-per-node=2", "--gpu-bind=none"]),
-        ("", "h100", "gpu", []),
-    ],
+@with_rows(
+    (None, "", "gpu", ["--gpus-per-node=2"]),
+    (None, "h100", "gpu", ["--gpus-per-node=h100:2"]),
+    ("--gres=gpu:{type}:{count}", "", "", ["--gres=gpu:2"]),
+    ("--gres=gpu:{type}:{count}", "", "gpu", ["--gres=gpu:a100:2"]),
+    ("--gres=gpu:{type}:{count}", "h100", "gpu", ["--gres=gpu:h100:2"]),
+    ("--gres=gpu:{count}", "h100", "gpu", ["--gres=gpu:h100:2"]),
+    ("--gpus-per-node={count} --gpu-bind=none", "", "gpu", ["--gpus-per-node=2", "--gpu-bind=none"]),
+    ("", "h100", "gpu", []),
 )
 def test_slurm_asks_for_gpus_in_the_words_of_the_site(directive, kind, queue, expected) -> None:
     site = replace(SITE, gpu_directive=directive, queues=(Queue("gpu", gpu_type="a100"),))
@@ -111,9 +108,7 @@ def test_slurm_array_and_dependencies() -> None:
         SLURM.render(job, replace(SITE, refuses=("arrays",)), PLACE)
 
 
-@each_row(
-    "own", ["-t 30", "-t30", "--time=30", "--time 30", "#SBATCH --time=30", "#SBATCH -t 30 # half an hour", "--tim=30"]
-)
+@with_rows("-t 30", "-t30", "--time=30", "--time 30", "#SBATCH --time=30", "#SBATCH -t 30 # half an hour", "--tim=30")
 def test_slurm_directive_of_the_user_replaces_ours(own: str) -> None:
     found = read_directives(Job(command=("x",), time=600, nodes=2, directives=(own,)))
     assert len(found) == 2
@@ -121,14 +116,11 @@ def test_slurm_directive_of_the_user_replaces_ours(own: str) -> None:
     assert "30" in found[1]
 
 
-@each_row(
-    ("own", "replaced"),
-    [
-        ("--tasks-per-node=2", "--ntasks-per-node"),
-        *(("-p dev", "--partition"), ("-N1-2", "--nodes"), ("--mem-per-cpu=2G", "--mem")),
-        *(("--gres=gpu:a100:1", "--gpus-per-node"), ("-G 8", "--gpus-per-node"), ("-Aother", "--account")),
-        ("-o here.txt", "--output"),
-    ],
+@with_rows(
+    ("--tasks-per-node=2", "--ntasks-per-node"),
+    *(("-p dev", "--partition"), ("-N1-2", "--nodes"), ("--mem-per-cpu=2G", "--mem")),
+    *(("--gres=gpu:a100:1", "--gpus-per-node"), ("-G 8", "--gpus-per-node"), ("-Aother", "--account")),
+    ("-o here.txt", "--output"),
 )
 def test_slurm_directive_replaces_what_excludes_it(own: str, replaced: str) -> None:
     job = Job(
@@ -195,16 +187,13 @@ def test_slurm_account_goes_to_the_command_line_where_the_site_wants_it() -> Non
     assert read_directives(Job(command=("x",)), replace(SITE, account="p")) == ["--account=p"]
 
 
-@each_row(
-    ("printed", "id"),
-    [
-        ("123\n", "123"),
-        ("123;cluster-a.b\n", "123"),
-        ("*** Welcome to 2 clusters ***\n--> Verifying quota...OK\n4711\n", "4711"),
-        ("Submitted batch job 88\n", "88"),
-        ("Submitted batch job 88 on cluster big\n", "88"),
-        ("12\r\n", "12"),
-    ],
+@with_rows(
+    ("123\n", "123"),
+    ("123;cluster-a.b\n", "123"),
+    ("*** Welcome to 2 clusters ***\n--> Verifying quota...OK\n4711\n", "4711"),
+    ("Submitted batch job 88\n", "88"),
+    ("Submitted batch job 88 on cluster big\n", "88"),
+    ("12\r\n", "12"),
 )
 def test_slurm_id_is_found_among_banners(printed: str, id: str) -> None:
     assert SLURM.parse_submit(printed) == id

@@ -16,7 +16,7 @@ from kedge.cluster.job_state import JobStatus, State
 from kedge.cluster.schedulers.slurm.backend import BACKEND as SLURM
 from kedge.cluster.schedulers.slurm.values import read_duration, read_exit, read_state, read_time
 from kedge.errors import SchedulerFailed
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 from tests.requirements import REPOSITORY
 
 RECORDED = REPOSITORY / "tests/golden/slurm/recorded-22.05"
@@ -90,23 +90,20 @@ def test_squeue_list_that_is_empty_or_no_list() -> None:
     assert status.time_limit is None
 
 
-@each_row(
-    ("state", "words"),
-    [
-        (State.QUEUED, ["PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED"]),
-        (State.HELD, ["REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD", "PENDING,REQUEUE_HOLD"]),
-        (State.RUNNING, ["RUNNING", "SIGNALING", "RESIZING", "RUNNING,POWER_UP_NODE"]),
-        (State.SUSPENDED, ["SUSPENDED", "STOPPED"]),
-        (State.COMPLETING, ["COMPLETING", "STAGE_OUT", "CANCELLED,COMPLETING"]),  # 23.11 and later give several
-        (State.DONE, ["COMPLETED"]),
-        (State.FAILED, ["FAILED", "LAUNCH_FAILED"]),
-        (State.CANCELLED, ["CANCELLED", "CANCELLED by 1000", "CANCELLED+"]),
-        (State.TIMEOUT, ["TIMEOUT", "DEADLINE"]),
-        (State.OUT_OF_MEMORY, ["OUT_OF_MEMORY"]),
-        (State.NODE_FAILED, ["NODE_FAIL", "BOOT_FAIL", "RECONFIG_FAIL"]),
-        (State.PREEMPTED, ["PREEMPTED"]),
-        (State.UNKNOWN, ["REVOKED", "DREAMING", ""]),
-    ],
+@with_rows(
+    (State.QUEUED, ["PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED"]),
+    (State.HELD, ["REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD", "PENDING,REQUEUE_HOLD"]),
+    (State.RUNNING, ["RUNNING", "SIGNALING", "RESIZING", "RUNNING,POWER_UP_NODE"]),
+    (State.SUSPENDED, ["SUSPENDED", "STOPPED"]),
+    (State.COMPLETING, ["COMPLETING", "STAGE_OUT", "CANCELLED,COMPLETING"]),  # 23.11 and later give several
+    (State.DONE, ["COMPLETED"]),
+    (State.FAILED, ["FAILED", "LAUNCH_FAILED"]),
+    (State.CANCELLED, ["CANCELLED", "CANCELLED by 1000", "CANCELLED+"]),
+    (State.TIMEOUT, ["TIMEOUT", "DEADLINE"]),
+    (State.OUT_OF_MEMORY, ["OUT_OF_MEMORY"]),
+    (State.NODE_FAILED, ["NODE_FAIL", "BOOT_FAIL", "RECONFIG_FAIL"]),
+    (State.PREEMPTED, ["PREEMPTED"]),
+    (State.UNKNOWN, ["REVOKED", "DREAMING", ""]),
 )
 def test_slurm_states_are_ours_or_unknown_with_the_raw_word(state: State, words: list[str]) -> None:
     found = [list_one(state=word) for word in words]
@@ -119,10 +116,7 @@ def test_slurm_held_jobs_are_held(reason: str) -> None:
     assert list_one(state="RUNNING", reason=reason).state is State.RUNNING
 
 
-@each_row(
-    ("index", "expected"),
-    [("7", (7, "")), ("4-9%2", (None, "4-9")), ("1,3,5-9:2", (None, "1,3,5-9:2")), ("N/A", (None, ""))],
-)
+@with_rows(("7", (7, "")), ("4-9%2", (None, "4-9")), ("1,3,5-9:2", (None, "1,3,5-9:2")), ("N/A", (None, "")))
 def test_slurm_array_indices(index: str, expected: tuple[int | None, str]) -> None:
     status = list_one(index=index, state="PENDING")
     assert (status.index, status.pending_indices) == expected
@@ -212,9 +206,7 @@ def test_scontrol_texts_of_users_and_of_later_releases() -> None:
         SLURM.parse_detail("Segmentation fault\n")
 
 
-@each_row(
-    "text", ["", "slurm_load_jobs error: Invalid job id specified\n", "No jobs in the system\n", "Job 7 not found\n"]
-)
+@with_rows("", "slurm_load_jobs error: Invalid job id specified\n", "No jobs in the system\n", "Job 7 not found\n")
 def test_scontrol_that_knows_no_such_job_is_no_error(text: str) -> None:
     assert SLURM.parse_detail(text) == []
     query = SLURM.detail_query("7")

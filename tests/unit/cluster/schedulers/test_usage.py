@@ -8,7 +8,7 @@ from kedge.cluster.schedulers.choose import SCHEDULERS, find_usage_reader
 from kedge.cluster.schedulers.gridengine import usage as gridengine
 from kedge.cluster.schedulers.pbs import usage as pbs
 from kedge.cluster.schedulers.slurm import usage as slurm
-from tests.builders.rows import each_row
+from tests.builders.rows import with_rows
 from tests.requirements import REPOSITORY
 
 SACCT = """\
@@ -60,12 +60,9 @@ def test_usage_of_qacct_and_qstat() -> None:
     assert slurm.parse_usage("") == gridengine.parse_usage("") == pbs.parse_usage("") == {}
 
 
-@each_row(
-    ("select", "cpus", "gpus"),
-    [
-        ("ncpus=4:ngpus=1", 4, 1),  # as qsub got it: a chunk without a number is one
-        *(("ncpus=4+2:ncpus=1", 6, None), ("2:ncpus=4:mem=8gb", 8, None), ("1", None, None), ("", None, None)),
-    ],
+@with_rows(
+    ("ncpus=4:ngpus=1", 4, 1),  # as qsub got it: a chunk without a number is one
+    *(("ncpus=4+2:ncpus=1", 6, None), ("2:ncpus=4:mem=8gb", 8, None), ("1", None, None), ("", None, None)),
 )
 def test_usage_of_qstat_counts_chunks_as_they_were_asked_for(select: str, cpus: int | None, gpus: int | None) -> None:
     [used] = pbs.parse_usage(QSTAT.replace("2:ncpus=4:ngpus=1+1:ncpus=2", select)).values()

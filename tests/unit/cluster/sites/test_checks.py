@@ -16,7 +16,7 @@ from kedge.cluster.site import Queue, Site
 from kedge.cluster.sites.check_request import Checked, check_request, describe_changes, nearest_request
 from kedge.cluster.sites.profile import SHIPPED, ProfileDirectory, load_site
 from kedge.errors import RequestRefused
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 
 FOLDERS = (ProfileDirectory(SHIPPED, "shipped"),)
 SITES = {path.stem: load_site(path.stem, FOLDERS) for path in sorted(SHIPPED.glob("*.toml"))}
@@ -78,10 +78,7 @@ def test_checks_refuse_types_of_gpus_that_a_queue_has_not(queue_and_type: str) -
     assert "try: " in str(caught.value.hint)
 
 
-@each_row(
-    "queue_and_type",
-    ["a a100", "a A100-80GB", "a nvidia_a100", "a ampere", "a 40gb", "b V100", "b t4", "c Hopper", "d x1"],
-)
+@with_rows("a a100", "a A100-80GB", "a nvidia_a100", "a ampere", "a 40gb", "b V100", "b t4", "c Hopper", "d x1")
 def test_checks_take_types_of_gpus_that_a_queue_has_or_may_have(queue_and_type: str) -> None:
     queue, kind = queue_and_type.split()
     assert check_request(Job(gpus_per_node=1, gpu_type=kind, queue=queue), TYPES).job.queue == queue

@@ -21,7 +21,7 @@ from kedge.cluster.sites.discover import find_runtime_module, suggest_name
 from kedge.cluster.sites.profile import SHIPPED, ProfileDirectory, load_site, make_site, parse_profile
 from kedge.cluster.sites.schema import SCHEDULERS
 from kedge.cluster.sites.writer import write_profile
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 from tests.requirements import REPOSITORY
 
 RECORDED = REPOSITORY / "tests/golden/discover"
@@ -93,20 +93,17 @@ def test_discover_slurm_limits_of_partitions_users_and_qualities_of_service() ->
     assert (site.account, gpu.max_nodes, gpu.max_time) == ("", 4, 8 * HOUR)
 
 
-@each_row(
-    ("text", "gpus"),
-    [
-        ("gpu:a100:4", (("a100", 4),)),
-        ("gpu:a100:4(S:0-1)", (("a100", 4),)),
-        ("gpu:4", (("", 4),)),
-        ("gpu:tesla:no_consume:2", (("tesla", 2),)),
-        ("gpu", (("", 1),)),
-        ("gpu:a100", (("a100", 1),)),
-        ("gpu:a100_1g.5gb:7,gpu:a100:1,mps:400", (("a100_1g.5gb", 7), ("a100", 1))),
-        ("(null)", ()),
-        ("", ()),
-        ("lustre:1", ()),
-    ],
+@with_rows(
+    ("gpu:a100:4", (("a100", 4),)),
+    ("gpu:a100:4(S:0-1)", (("a100", 4),)),
+    ("gpu:4", (("", 4),)),
+    ("gpu:tesla:no_consume:2", (("tesla", 2),)),
+    ("gpu", (("", 1),)),
+    ("gpu:a100", (("a100", 1),)),
+    ("gpu:a100_1g.5gb:7,gpu:a100:1,mps:400", (("a100_1g.5gb", 7), ("a100", 1))),
+    ("(null)", ()),
+    ("", ()),
+    ("lustre:1", ()),
 )
 def test_discover_slurm_reads_gpus(text: str, gpus: tuple[tuple[str, int], ...]) -> None:
     assert parse_gres(text) == gpus
@@ -182,17 +179,14 @@ def test_discover_pbs_reads_what_is_documented() -> None:
     assert (big.nodes, big.cpus_per_node, big.gpus_per_node, big.min_nodes, big.max_gpus) == (1, 96, 0, 65, 512)
 
 
-@each_row(
-    ("text", "module"),
-    [
-        ("/apps/modulefiles:\nopenmpi/4.0.5(default)\nsingularitypro/3.9\nsingularitypro/4.1\n", "singularitypro"),
-        ("tacc-apptainer/1.3.3\ntacc-singularity/3.7\n", "tacc-apptainer"),
-        ("apptainer\n", "apptainer"),
-        ("tools/apptainer/1.2(default)\n", "tools/apptainer"),
-        ("bash: module: command not found\n", ""),
-        ("", ""),
-        ("singularity-python-tools/1.0\n", ""),
-    ],
+@with_rows(
+    ("/apps/modulefiles:\nopenmpi/4.0.5(default)\nsingularitypro/3.9\nsingularitypro/4.1\n", "singularitypro"),
+    ("tacc-apptainer/1.3.3\ntacc-singularity/3.7\n", "tacc-apptainer"),
+    ("apptainer\n", "apptainer"),
+    ("tools/apptainer/1.2(default)\n", "tools/apptainer"),
+    ("bash: module: command not found\n", ""),
+    ("", ""),
+    ("singularity-python-tools/1.0\n", ""),
 )
 def test_discover_modules_finds_the_runtime(text: str, module: str) -> None:
     assert find_runtime_module(text) == module
@@ -276,12 +270,9 @@ def test_discover_differences_are_named_queue_by_queue() -> None:
     assert compare_sites(replace(live, queues=()), live) == []
 
 
-@each_row(
-    ("names", "name"),
-    [
-        (("login1", "login1.alpha.hpc.tu-dresden.de"), "alpha"),
-        *((("vm",), "vm"), (("head01",), "head"), (("Ünï",), "-n-"), ((), "site")),
-    ],
+@with_rows(
+    (("login1", "login1.alpha.hpc.tu-dresden.de"), "alpha"),
+    *((("vm",), "vm"), (("head01",), "head"), (("Ünï",), "-n-"), ((), "site")),
 )
 def test_discover_names_the_site_after_its_machines(names: tuple[str, ...], name: str) -> None:
     assert suggest_name(names) == name

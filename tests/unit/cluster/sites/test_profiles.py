@@ -15,7 +15,7 @@ from kedge.cluster.site import Queue, Site
 from kedge.cluster.sites import profile
 from kedge.cluster.sites.schema import QUEUE_KEYS, SITE_KEYS
 from kedge.errors import SiteProblem
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 from tests.requirements import REPOSITORY
 
 NAMES = sorted(path.stem for path in profile.SHIPPED.glob("*.toml"))
@@ -98,20 +98,17 @@ TACC = {"gpu_directive": "", "memory_directive": "", "launcher": "ibrun", "inter
 TACC["runtime_modules"] = ("tacc-apptainer",)
 
 
-@each_row(
-    ("site", "figures"),
-    [
-        *((name, ZIH) for name in ("zih-taurus", "zih-alpha")),
-        ("sdumont", {**SDUMONT, "requires": ("time",), "refuses": ("exclusive",)}),
-        ("sdumont2nd", {"requires": ("account",)}),
-        ("abci2", {"scheduler": "gridengine", "account_option": "-g", "account_on_command_line": True}),
-        ("abci2", {"launcher": "mpirun", "interactive": "qrsh", "node_directory": "$SGE_LOCALDIR"}),
-        ("abci2", {"module_setup": (MODULES,), "runtime_modules": ("singularitypro",)}),
-        ("abci3", {"scheduler": "pbs", "account_option": "-P", "account_on_command_line": False}),
-        *((name, TACC) for name in ("tacc-frontera", "tacc-lonestar6", "tacc-vista")),
-        ("nvidia", {"mpi_type": "pmi2", "interactive_queue": "interactive", "runtime": ""}),
-        ("nvidia-pyxis", {"runtime": "pyxis", "queues": load("nvidia").queues}),
-    ],
+@with_rows(
+    *((name, ZIH) for name in ("zih-taurus", "zih-alpha")),
+    ("sdumont", {**SDUMONT, "requires": ("time",), "refuses": ("exclusive",)}),
+    ("sdumont2nd", {"requires": ("account",)}),
+    ("abci2", {"scheduler": "gridengine", "account_option": "-g", "account_on_command_line": True}),
+    ("abci2", {"launcher": "mpirun", "interactive": "qrsh", "node_directory": "$SGE_LOCALDIR"}),
+    ("abci2", {"module_setup": (MODULES,), "runtime_modules": ("singularitypro",)}),
+    ("abci3", {"scheduler": "pbs", "account_option": "-P", "account_on_command_line": False}),
+    *((name, TACC) for name in ("tacc-frontera", "tacc-lonestar6", "tacc-vista")),
+    ("nvidia", {"mpi_type": "pmi2", "interactive_queue": "interactive", "runtime": ""}),
+    ("nvidia-pyxis", {"runtime": "pyxis", "queues": load("nvidia").queues}),
 )
 def test_profiles_say_of_sites_what_their_documents_say(site: str, figures: dict[str, object]) -> None:
     assert {name: getattr(load(site), name) for name in figures} == figures
@@ -120,40 +117,34 @@ def test_profiles_say_of_sites_what_their_documents_say(site: str, figures: dict
 ALPHA = {"gpus_per_node": 8, "cpus_per_node": 96, "max_time": 7 * DAY, "gpu": "A100-SXM4-40GB"}
 
 
-@each_row(
-    ("site", "name", "figures"),
-    [
-        ("zih-taurus", "alpha", {**ALPHA, "nodes": 34}),
-        ("zih-alpha", "alpha", {**ALPHA, "nodes": 37}),
-        ("zih-capella", "capella", {"gpus_per_node": 4}),
-        *(("sdumont", f"sequana_{name}_dev", {"max_time": HOUR // 3}) for name in ("gpu", "cpu")),
-        *(("sdumont", f"sequana_{name}", {"max_time": 96 * HOUR}) for name in ("gpu", "cpu")),
-        ("sdumont", "sequana_gpu_long", {"max_time": 744 * HOUR}),
-        ("sdumont", "sequana_gpu", {"gpus_per_node": 4}),
-        ("sdumont", "gdl", {"gpus_per_node": 8, "max_time": 48 * HOUR}),
-        ("sdumont-base", "nvidia_small", {"gpus_per_node": 2}),
-        ("sdumont2nd", "lncc-gh200", {"arch": "arm64"}),
-        ("tacc-frontera", "rtx", {"gpus_per_node": 4, "max_time": 48 * HOUR, "gpu": "Quadro-RTX-5000"}),
-        ("tacc-lonestar6", "gpu-a100", {"gpus_per_node": 3}),
-        ("tacc-lonestar6", "gpu-a100-dev", {"max_time": 2 * HOUR}),
-        ("nvidia", "interactive", {"gpu": "L40S", "driver": "565.57.01"}),  # so says nvidia-smi in the tutorial
-        ("abci3", "rt_HF", {"cpus_per_node": 192, "gpus_per_node": 8, "max_nodes": 128}),
-        ("abci3", "rt_HG", {"cpus_per_node": 16, "gpus_per_node": 1, "max_nodes": 1}),
-        ("abci3", "rt_HC", {"cpus_per_node": 32, "gpus_per_node": 0, "max_nodes": 1}),
-    ],
+@with_rows(
+    ("zih-taurus", "alpha", {**ALPHA, "nodes": 34}),
+    ("zih-alpha", "alpha", {**ALPHA, "nodes": 37}),
+    ("zih-capella", "capella", {"gpus_per_node": 4}),
+    *(("sdumont", f"sequana_{name}_dev", {"max_time": HOUR // 3}) for name in ("gpu", "cpu")),
+    *(("sdumont", f"sequana_{name}", {"max_time": 96 * HOUR}) for name in ("gpu", "cpu")),
+    ("sdumont", "sequana_gpu_long", {"max_time": 744 * HOUR}),
+    ("sdumont", "sequana_gpu", {"gpus_per_node": 4}),
+    ("sdumont", "gdl", {"gpus_per_node": 8, "max_time": 48 * HOUR}),
+    ("sdumont-base", "nvidia_small", {"gpus_per_node": 2}),
+    ("sdumont2nd", "lncc-gh200", {"arch": "arm64"}),
+    ("tacc-frontera", "rtx", {"gpus_per_node": 4, "max_time": 48 * HOUR, "gpu": "Quadro-RTX-5000"}),
+    ("tacc-lonestar6", "gpu-a100", {"gpus_per_node": 3}),
+    ("tacc-lonestar6", "gpu-a100-dev", {"max_time": 2 * HOUR}),
+    ("nvidia", "interactive", {"gpu": "L40S", "driver": "565.57.01"}),  # so says nvidia-smi in the tutorial
+    ("abci3", "rt_HF", {"cpus_per_node": 192, "gpus_per_node": 8, "max_nodes": 128}),
+    ("abci3", "rt_HG", {"cpus_per_node": 16, "gpus_per_node": 1, "max_nodes": 1}),
+    ("abci3", "rt_HC", {"cpus_per_node": 32, "gpus_per_node": 0, "max_nodes": 1}),
 )
 def test_profiles_say_of_queues_what_their_documents_say(site: str, name: str, figures: dict[str, object]) -> None:
     assert {each: getattr(queue(site, name), each) for each in figures} == figures
 
 
-@each_row(
-    ("name", "size", "nodes", "hours"),
-    [
-        ("rt_F", (40, 4, 360), (512, 32), 168),
-        *(("rt_G.large", (20, 4, 240), (1, 1), 168), ("rt_G.small", (5, 1, 60), (1, 1), 72)),
-        *(("rt_C.large", (20, 0, 120), (1, 1), 72), ("rt_C.small", (5, 0, 30), (1, 1), 72)),
-        *(("rt_AF", (72, 8, 480), (64, 4), 72), ("rt_AG.small", (9, 1, 60), (1, 1), 72)),
-    ],
+@with_rows(
+    ("rt_F", (40, 4, 360), (512, 32), 168),
+    *(("rt_G.large", (20, 4, 240), (1, 1), 168), ("rt_G.small", (5, 1, 60), (1, 1), 72)),
+    *(("rt_C.large", (20, 0, 120), (1, 1), 72), ("rt_C.small", (5, 0, 30), (1, 1), 72)),
+    *(("rt_AF", (72, 8, 480), (64, 4), 72), ("rt_AG.small", (9, 1, 60), (1, 1), 72)),
 )
 def test_profiles_abci2_resource_types(name, size, nodes, hours) -> None:
     found = queue("abci2", name)
@@ -230,28 +221,25 @@ def test_profiles_that_inherit_in_a_circle_are_refused(tmp_path: Path) -> None:
         profile.load_site("itself", (own,))
 
 
-@each_row(
-    ("text", "line", "said"),
-    [
-        ('title = "x"\nschedular = "slurm"\n', 2, "unknown key"),
-        ('title = "x"\nscheduler = "slrm"\n', 2, "'slrm' is not one of: slurm"),
-        ('title = 4\nscheduler = "slurm"\n', 1, "it must be one line of text"),
-        ('title = "x"\nrequires = ["acount"]\n', 2, "'acount' is not one of"),
-        ('title = "x"\nrequires = "account"\n', 2, "it must be a list"),
-        ('title = "x"\nhostnames = ["a["]\n', 2, "not a regular expression"),
-        ('title = "x"\nhome_on_nodes = "no"\n', 2, "it must be true or false"),
-        ('title = "x"\n\n[environment]\nA = 1\n', 3, "'A' in it must be one line of text"),
-        ('title = "x"\n[[queues]]\nname = "a"\n[[queues]]\nname = "b"\nmax_time = 20\n', 6, "it must be a time"),
-        ('title = "x"\n[[queues]]\nname = "a"\nmemory_per_node = "lots"\n', 4, "it must be a size"),
-        ('title = "x"\n[[queues]]\nname = "a"\ngpus_per_node = -1\n', 4, "it must be a whole number"),
-        ('title = "x"\n[[queues]]\nname = "a"\ngpu_per_node = 1\n', 4, "unknown key"),
-        ('title = "x"\n[[queues]]\nname = "a"\ndriver = "new"\n', 4, "it must be the version of a driver"),
-        ('title = "x"\n[[queues]]\nname = "a"\ndriver = 535\n', 4, "it must be one line of text"),
-        ('title = "x"\n[[queues]]\ntitle = "a"\n', 2, "a queue needs a name"),
-        ('title = "x"\nqueues = 3\n', 2, "begins with the line"),
-        ('title = "x"\ninherits = "../../etc/passwd"\n', 2, "it must be the name of a profile"),
-        ('title = "x\\ny"\n', 1, "one line of text"),
-    ],
+@with_rows(
+    ('title = "x"\nschedular = "slurm"\n', 2, "unknown key"),
+    ('title = "x"\nscheduler = "slrm"\n', 2, "'slrm' is not one of: slurm"),
+    ('title = 4\nscheduler = "slurm"\n', 1, "it must be one line of text"),
+    ('title = "x"\nrequires = ["acount"]\n', 2, "'acount' is not one of"),
+    ('title = "x"\nrequires = "account"\n', 2, "it must be a list"),
+    ('title = "x"\nhostnames = ["a["]\n', 2, "not a regular expression"),
+    ('title = "x"\nhome_on_nodes = "no"\n', 2, "it must be true or false"),
+    ('title = "x"\n\n[environment]\nA = 1\n', 3, "'A' in it must be one line of text"),
+    ('title = "x"\n[[queues]]\nname = "a"\n[[queues]]\nname = "b"\nmax_time = 20\n', 6, "it must be a time"),
+    ('title = "x"\n[[queues]]\nname = "a"\nmemory_per_node = "lots"\n', 4, "it must be a size"),
+    ('title = "x"\n[[queues]]\nname = "a"\ngpus_per_node = -1\n', 4, "it must be a whole number"),
+    ('title = "x"\n[[queues]]\nname = "a"\ngpu_per_node = 1\n', 4, "unknown key"),
+    ('title = "x"\n[[queues]]\nname = "a"\ndriver = "new"\n', 4, "it must be the version of a driver"),
+    ('title = "x"\n[[queues]]\nname = "a"\ndriver = 535\n', 4, "it must be one line of text"),
+    ('title = "x"\n[[queues]]\ntitle = "a"\n', 2, "a queue needs a name"),
+    ('title = "x"\nqueues = 3\n', 2, "begins with the line"),
+    ('title = "x"\ninherits = "../../etc/passwd"\n', 2, "it must be the name of a profile"),
+    ('title = "x\\ny"\n', 1, "one line of text"),
 )
 def test_profiles_errors_name_file_line_and_key(text: str, line: int, said: str) -> None:
     with pytest.raises(SiteProblem) as caught:

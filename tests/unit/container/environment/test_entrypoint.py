@@ -14,7 +14,7 @@ from kedge.errors import CannotStart
 from kedge.image.formats.singularityd.scripts import render_runscript
 from kedge.system.views import TableView
 from tests.builders.payloads import make_host, make_image, make_plain_image, plan
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 
 WORD = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
 RUNSCRIPT = "/.singularity.d/runscript"
@@ -80,14 +80,11 @@ def test_scripts_that_read_the_config_are_understood() -> None:
     assert is_oci_script(render_runscript(["a'b", 'c"d'], ["$e"]))
 
 
-@each_row(
-    "script",
-    [
-        FOREIGN_RUNSCRIPT.replace("# prepare", "module load x"),
-        FOREIGN_RUNSCRIPT.replace("#!/bin/sh", "#!/bin/bash"),
-        FOREIGN_RUNSCRIPT.replace('eval "set', 'eval "set --'),
-        '#!/bin/sh\nexec python3 "$@"\n',
-    ],
+@with_rows(
+    FOREIGN_RUNSCRIPT.replace("# prepare", "module load x"),
+    FOREIGN_RUNSCRIPT.replace("#!/bin/sh", "#!/bin/bash"),
+    FOREIGN_RUNSCRIPT.replace('eval "set', 'eval "set --'),
+    '#!/bin/sh\nexec python3 "$@"\n',
 )
 def test_run_starts_scripts_that_somebody_wrote(script: str) -> None:
     assert not is_oci_script(script)

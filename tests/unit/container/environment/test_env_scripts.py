@@ -34,7 +34,7 @@ from kedge.image.formats.singularityd import fixed_files
 from kedge.image.formats.singularityd.scripts import render_environment
 from kedge.system.views import DirectoryView, TableView
 from tests.builders.busybox import read_busybox
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 from tests.requirements import require_program
 
 FEW = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -111,20 +111,14 @@ def test_reader_and_shell_agree_on_scripts(shell: str) -> None:
         assert {name: value for name, value in found.items() if name in "ABCD"} == expected, script
 
 
-@each_row(
-    "script",
-    [
-        *("export A=$(date)", "export A=`date`", "A=$((1+1))", "export A=$1", "A=(a b)", "A+=x", "export A={a,b}"),
-        *("export A=~/x", "export -n A", "echo hi", "A=1 cmd", "set -e", "exit 1", "return", ". /etc/profile"),
-        *("source /opt/x.sh", "for x in a; do :; done", "f() { :; }", "A=$RANDOM", "export A='", 'export A="', "A=a&"),
-        *("if true; then A=1; fi", "if [ -d /opt ]; then A=1; fi", "case x in x) A=1;; esac", "fi", "else", "if [ a"),
-        *("if [ -z a ]; then\n", "export A=${A%b}", "export A=${#A}", "export A=$'x'", "A=\\", "export A=1\0", "1A=2"),
-        *("if [ -z a ]; then\n cat <<x\nfi\nx\nfi", "if [ -z a ]; then\n A='\nfi'\nfi", 'export "A=1"', "unset -f f"),
-        *(
-            *("if [ -n a ]; then\r\nA=1\r\nfi\r\n", "export A=1 && B=2", "A=1 | B=2", "umask 077"),
-            "if [ a ]; then A=1; fi",
-        ),
-    ],
+@with_rows(
+    *("export A=$(date)", "export A=`date`", "A=$((1+1))", "export A=$1", "A=(a b)", "A+=x", "export A={a,b}"),
+    *("export A=~/x", "export -n A", "echo hi", "A=1 cmd", "set -e", "exit 1", "return", ". /etc/profile"),
+    *("source /opt/x.sh", "for x in a; do :; done", "f() { :; }", "A=$RANDOM", "export A='", 'export A="', "A=a&"),
+    *("if true; then A=1; fi", "if [ -d /opt ]; then A=1; fi", "case x in x) A=1;; esac", "fi", "else", "if [ a"),
+    *("if [ -z a ]; then\n", "export A=${A%b}", "export A=${#A}", "export A=$'x'", "A=\\", "export A=1\0", "1A=2"),
+    *("if [ -z a ]; then\n cat <<x\nfi\nx\nfi", "if [ -z a ]; then\n A='\nfi'\nfi", 'export "A=1"', "unset -f f"),
+    *(*("if [ -n a ]; then\r\nA=1\r\nfi\r\n", "export A=1 && B=2", "A=1 | B=2", "umask 077"), "if [ a ]; then A=1; fi"),
 )
 def test_reader_leaves_to_a_shell(script: str) -> None:
     with pytest.raises(NotPlain):
@@ -148,15 +142,12 @@ def test_reader_assigns_in_order_as_apptainer_does_but_not_what_a_runtime_guards
     assert variables.exports() == {"APPTAINER_NAME": "real"}
 
 
-@each_row(
-    "script",
-    [
-        'export A="' + "${A:-" * 9000 + "}" * 9000 + '"',
-        "if [ -n '' ]; then\n" + "A=1\nelif [ -n '' ]; then\n" * 2000 + "A=1\nfi",
-        "A=" + "x" * 100_000,
-        "A='",
-        "export " + "A=1 " * 10_000 + "$(x)",
-    ],
+@with_rows(
+    'export A="' + "${A:-" * 9000 + "}" * 9000 + '"',
+    "if [ -n '' ]; then\n" + "A=1\nelif [ -n '' ]; then\n" * 2000 + "A=1\nfi",
+    "A=" + "x" * 100_000,
+    "A='",
+    "export " + "A=1 " * 10_000 + "$(x)",
     ids=["nested", "branches", "long", "open", "many"],
 )
 def test_reader_survives_hostile_scripts(script: str) -> None:

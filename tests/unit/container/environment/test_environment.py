@@ -14,7 +14,7 @@ from kedge.container.facts import Additions
 from kedge.errors import FileProblem, UsageError
 from kedge.system.views import TableView
 from tests.builders.payloads import ENV, make_host, make_image, make_plain_image, plan
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 from tests.requirements import REPOSITORY
 
 
@@ -102,13 +102,10 @@ def test_environment_requests_are_evaluated_once() -> None:
     assert (environ["APPTAINER_NO_EVAL"], environ["SINGULARITY_NO_EVAL"]) == ("1", "1")
 
 
-@each_row(
-    ("asked", "expected"),
-    [
-        ({"PREPEND_PATH": "/pre", "APPEND_PATH": "/post"}, f"/pre:{DEFAULT_PATH}:/post"),
-        ({"PATH": "/only", "PREPEND_PATH": "/pre"}, "/only"),
-        ({"PATH": "/x:$PATH"}, f"/x:{DEFAULT_PATH}"),
-    ],
+@with_rows(
+    ({"PREPEND_PATH": "/pre", "APPEND_PATH": "/post"}, f"/pre:{DEFAULT_PATH}:/post"),
+    ({"PATH": "/only", "PREPEND_PATH": "/pre"}, "/only"),
+    ({"PATH": "/x:$PATH"}, f"/x:{DEFAULT_PATH}"),
 )
 def test_environment_path_requests(asked: dict[str, str], expected: str) -> None:
     payload = plan(make_image(), {f"APPTAINERENV_{name}": value for name, value in asked.items()})
@@ -170,15 +167,12 @@ def test_environment_driver_libraries_come_after_the_images() -> None:
     assert "LD_LIBRARY_PATH" not in plan(make_plain_image({"/bin/sh": ""})).environ
 
 
-@each_row(
-    ("text", "expected"),
-    [
-        ("A=1,B=2", {"A": "1", "B": "2"}),
-        ("A=1,2", {"A": "1,2"}),
-        ('"A=1,2",B=3', {"A": "1,2", "B": "3"}),
-        ('"A=a ""b""",B=3', {"A": 'a "b"', "B": "3"}),
-        *(("A=x=y", {"A": "x=y"}), ("A=", {"A": ""}), ("=v", {}), ('A="1,2"', {"A": '"1,2'})),
-    ],
+@with_rows(
+    ("A=1,B=2", {"A": "1", "B": "2"}),
+    ("A=1,2", {"A": "1,2"}),
+    ('"A=1,2",B=3', {"A": "1,2", "B": "3"}),
+    ('"A=a ""b""",B=3', {"A": 'a "b"', "B": "3"}),
+    *(("A=x=y", {"A": "x=y"}), ("A=", {"A": ""}), ("=v", {}), ('A="1,2"', {"A": '"1,2'})),
 )
 def test_environment_env_flag_is_split_as_by_apptainer(text: str, expected: dict[str, str]) -> None:
     assert split_pairs(text) == expected

@@ -9,7 +9,7 @@ import sys
 from kedge.container.payload import has_locale, has_plain_utf8
 from kedge.system.views import TableView
 from tests.builders.payloads import make_host, make_image, plan
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 from tests.requirements import REPOSITORY
 
 GUARDED = (
@@ -76,20 +76,17 @@ def see_path(value: str, *, cwd: str = "/home/user/project", **options: object) 
     return plan(make_image(), host=host, **options).environ.get("PYTHONPATH", "")  # type: ignore[arg-type]
 
 
-@each_row(
-    ("value", "cwd", "expected"),
-    [
-        ("/home/user/project/src", "/home/user/project", "/home/user/project/src"),
-        ("src:", "/home/user/project", "/home/user/project/src"),
-        (".:../src", "/home/user/project/run", "/home/user/project/run:/home/user/project/src"),
-        ("/opt/host/lib:/home/user/project/src", "/home/user/project", "/home/user/project/src"),
-        ("/home/user/modules", "/home/user/project", ""),  # of another project
-        ("/home/user/modules", "/home/user", ""),  # the home is no project
-        ("/home/user/project/env/lib/python3.11", "/home/user/project", ""),  # the host's Python made it
-        ("/home/user/project/lib/python3.11/site-packages", "/home/user/project", ""),
-        ("/home/user/project-2", "/home/user/project", ""),
-        ("/x", "/", ""),
-    ],
+@with_rows(
+    ("/home/user/project/src", "/home/user/project", "/home/user/project/src"),
+    ("src:", "/home/user/project", "/home/user/project/src"),
+    (".:../src", "/home/user/project/run", "/home/user/project/run:/home/user/project/src"),
+    ("/opt/host/lib:/home/user/project/src", "/home/user/project", "/home/user/project/src"),
+    ("/home/user/modules", "/home/user/project", ""),  # of another project
+    ("/home/user/modules", "/home/user", ""),  # the home is no project
+    ("/home/user/project/env/lib/python3.11", "/home/user/project", ""),  # the host's Python made it
+    ("/home/user/project/lib/python3.11/site-packages", "/home/user/project", ""),
+    ("/home/user/project-2", "/home/user/project", ""),
+    ("/x", "/", ""),
 )
 def test_leaks_paths_in_the_current_project_pass(value: str, cwd: str, expected: str) -> None:
     assert see_path(value, cwd=cwd) == expected
@@ -141,15 +138,12 @@ def test_leaks_locales_that_the_image_lacks_become_plain_utf8() -> None:
     assert plan(make_image(more=old), {"LANG": "de_DE.UTF-8"}).environ["LANG"] == "C"
 
 
-@each_row(
-    ("entries", "expected"),
-    [
-        ({"/usr/lib/locale/de_DE.utf8": None}, True),
-        ({"/usr/lib/locale/de_DE.UTF-8": None}, True),
-        ({"/usr/lib/locale/locale-archive": b"\0xde_DE.utf8\0"}, True),
-        ({"/usr/lib/locale/locale-archive": b"\0en_US.utf8\0"}, False),
-        ({}, False),
-    ],
+@with_rows(
+    ({"/usr/lib/locale/de_DE.utf8": None}, True),
+    ({"/usr/lib/locale/de_DE.UTF-8": None}, True),
+    ({"/usr/lib/locale/locale-archive": b"\0xde_DE.utf8\0"}, True),
+    ({"/usr/lib/locale/locale-archive": b"\0en_US.utf8\0"}, False),
+    ({}, False),
 )
 def test_leaks_locales_are_found(entries: dict[str, bytes | None], *, expected: bool) -> None:
     view = TableView(entries)

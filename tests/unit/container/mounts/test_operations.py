@@ -10,7 +10,7 @@ from kedge.container import mount_operations as operations
 from kedge.container.facts import Payload
 from kedge.container.mount_operations import LOWER, NEW, OLD, SESSION
 from kedge.system.libc import MS_NOSUID, MS_RDONLY
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 
 IMAGE = operations.FilePart(f"{OLD}/a.sif", 4096, 99, LOWER)
 OVERLAY = operations.Overlay((f"{SESSION}/one", LOWER), f"{SESSION}/upper", f"{SESSION}/work", NEW, is_written=True)
@@ -86,18 +86,15 @@ def test_plan_is_printed_with_the_program_and_no_secrets() -> None:
     assert (plan["environment"]["A"], plan["environment"]["API_TOKEN"]) == ("é", "***")
 
 
-@each_row(
-    ("operation", "fields"),
-    [
-        (OVERLAY, [f"{SESSION}/one\n{LOWER}", f"{SESSION}/upper", f"{SESSION}/work", NEW, 1]),
-        (operations.Relay(OVERLAY), [f"{SESSION}/one\n{LOWER}", f"{SESSION}/upper", f"{SESSION}/work", NEW, 1]),
-        (operations.Squashfuse(IMAGE, "squashfuse"), [f"{OLD}/a.sif", 4096, 99, LOWER, "squashfuse"]),
-        (operations.KernelTree("proc", f"{NEW}/proc", operations.MAY), [f"{NEW}/proc", "may"]),
-        (operations.MakeDirectory(f"{NEW}/a"), [f"{NEW}/a", 0o755, "must"]),
-        (operations.WriteFile(f"{SESSION}/a", "x"), [f"{SESSION}/a", "x", 0o644]),
-        (operations.WriteFile(f"{SESSION}/a", "x", 0o600, 0, 100), [f"{SESSION}/a", "x", 0o600, 0, 100]),
-        (operations.ChangeDirectory(("/a", "/"), is_strict=True), ["/a\n/", 1]),
-    ],
+@with_rows(
+    (OVERLAY, [f"{SESSION}/one\n{LOWER}", f"{SESSION}/upper", f"{SESSION}/work", NEW, 1]),
+    (operations.Relay(OVERLAY), [f"{SESSION}/one\n{LOWER}", f"{SESSION}/upper", f"{SESSION}/work", NEW, 1]),
+    (operations.Squashfuse(IMAGE, "squashfuse"), [f"{OLD}/a.sif", 4096, 99, LOWER, "squashfuse"]),
+    (operations.KernelTree("proc", f"{NEW}/proc", operations.MAY), [f"{NEW}/proc", "may"]),
+    (operations.MakeDirectory(f"{NEW}/a"), [f"{NEW}/a", 0o755, "must"]),
+    (operations.WriteFile(f"{SESSION}/a", "x"), [f"{SESSION}/a", "x", 0o644]),
+    (operations.WriteFile(f"{SESSION}/a", "x", 0o600, 0, 100), [f"{SESSION}/a", "x", 0o600, 0, 100]),
+    (operations.ChangeDirectory(("/a", "/"), is_strict=True), ["/a\n/", 1]),
 )
 def test_fields_are_texts_and_numbers_for_programs(operation: operations.Operation, fields: list[str | int]) -> None:
     assert operations.list_fields(operation) == fields

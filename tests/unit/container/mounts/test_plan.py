@@ -26,7 +26,7 @@ from kedge.container.step_options import StepOptions
 from kedge.errors import FileProblem, UsageError
 from kedge.system.libc import MS_NODEV, MS_RDONLY
 from kedge.system.views import TableView
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 
 IMAGE = {"/bin/sh": b"", "/etc/passwd": b"root:x:0:0::/root:/bin/sh\n", "/proc": None, "/sys": None, "/dev": None}
 HOST = {
@@ -93,12 +93,9 @@ def test_plan_current_folder_is_bound_above_what_covers_it() -> None:
     assert destinations(plan_container(request))[-1] == "/home/user/work"
 
 
-@each_row(
-    "cwd",
-    [
-        *("/", "/etc", "/bin", "/mnt", "/usr", "/var", "/opt", "/sbin", "/lib", "/lib64"),
-        *("/proc", "/proc/self", "/sys/class", "/dev/shm", "/tmp/x", "/home/user"),
-    ],
+@with_rows(
+    *("/", "/etc", "/bin", "/mnt", "/usr", "/var", "/opt", "/sbin", "/lib", "/lib64"),
+    *("/proc", "/proc/self", "/sys/class", "/dev/shm", "/tmp/x", "/home/user"),
 )
 def test_plan_current_folder_of_the_system_is_not_bound(cwd: str) -> None:
     assert destinations(plan_container(make_request(cwd=cwd)))[-1] == "/home/user"
@@ -229,12 +226,9 @@ def test_operations_are_described_in_one_line_each() -> None:
     assert "lower session:/layer0 over host:/images/a, upper session:/upper" in shown[-1]
 
 
-@each_row(
-    ("source", "guarded"),
-    [
-        *(("/var", "/mnt/tmp/kedge-1000"), ("/", "/mnt/var/tmp/kedge-1000"), ("/var/tmp/kedge-1000", "/mnt")),
-        *(("/var/tmp/kedge-1000/images", "/mnt"), ("/way", "/mnt/kedge-1000")),
-    ],
+@with_rows(
+    *(("/var", "/mnt/tmp/kedge-1000"), ("/", "/mnt/var/tmp/kedge-1000"), ("/var/tmp/kedge-1000", "/mnt")),
+    *(("/var/tmp/kedge-1000/images", "/mnt"), ("/way", "/mnt/kedge-1000")),
 )
 def test_plan_images_on_the_node_are_read_only_wherever_they_appear(source: str, guarded: str) -> None:
     request = make_request(contain=True)

@@ -18,7 +18,7 @@ from kedge.container.others.podman import show_volume
 from kedge.container.others.rules import HONOURED, IGNORED, OWN, REFUSED, is_given, option_names
 from kedge.errors import RuntimeUnsuited, UsageError
 from kedge.system.views import TableView
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 from tests.requirements import REPOSITORY
 
 PROGRAMS = ("/bin/sh", "/bin/tool")
@@ -94,26 +94,23 @@ def test_apptainer_plain_exec_and_words_in_their_places() -> None:
     assert plan("apptainer", quiet=True, verb="run", arguments=[]).argv == ["apptainer", "--quiet", "run", "/i.sif"]
 
 
-@each_row(
-    ("options", "words"),
-    [
-        ({"cleanenv": True}, ["--cleanenv"]),
-        ({"env": ["A=1,B=2", "C=3"]}, ["--env", "A=1,B=2", "--env", "C=3"]),
-        ({"overlay": ["o.img", "p:ro"]}, ["--overlay", "o.img", "--overlay", "p:ro"]),
-        ({"home": "/a:/b"}, ["--home", "/a:/b"]),
-        ({"pwd": "/x"}, ["--pwd", "/x"]),
-        ({"containall": True}, ["--cleanenv", "--contain", "--pid", "--ipc"]),
-        ({"writable_tmpfs": True}, ["--writable-tmpfs"]),
-        ({"fakeroot": True}, ["--fakeroot"]),
-        ({"hostname": "n"}, ["--uts", "--hostname", "n"]),
-        ({"network": "none"}, ["--net", "--network", "none"]),
-        ({"network": "host"}, []),
-        ({"nv": True}, ["--nv"]),
-        ({"drop_caps": ["a", "b"]}, ["--drop-caps", "a,b"]),
-        *(({"root": "unpack"}, ["--unsquash"]), ({"root": "squashfuse"}, []), ({"app": "x"}, ["--app", "x"])),
-        ({"sharens": True}, ["--sharens"]),
-        ({"no_mount": ["home", "cwd"]}, ["--no-mount", "home", "--no-mount", "cwd"]),
-    ],
+@with_rows(
+    ({"cleanenv": True}, ["--cleanenv"]),
+    ({"env": ["A=1,B=2", "C=3"]}, ["--env", "A=1,B=2", "--env", "C=3"]),
+    ({"overlay": ["o.img", "p:ro"]}, ["--overlay", "o.img", "--overlay", "p:ro"]),
+    ({"home": "/a:/b"}, ["--home", "/a:/b"]),
+    ({"pwd": "/x"}, ["--pwd", "/x"]),
+    ({"containall": True}, ["--cleanenv", "--contain", "--pid", "--ipc"]),
+    ({"writable_tmpfs": True}, ["--writable-tmpfs"]),
+    ({"fakeroot": True}, ["--fakeroot"]),
+    ({"hostname": "n"}, ["--uts", "--hostname", "n"]),
+    ({"network": "none"}, ["--net", "--network", "none"]),
+    ({"network": "host"}, []),
+    ({"nv": True}, ["--nv"]),
+    ({"drop_caps": ["a", "b"]}, ["--drop-caps", "a,b"]),
+    *(({"root": "unpack"}, ["--unsquash"]), ({"root": "squashfuse"}, []), ({"app": "x"}, ["--app", "x"])),
+    ({"sharens": True}, ["--sharens"]),
+    ({"no_mount": ["home", "cwd"]}, ["--no-mount", "home", "--no-mount", "cwd"]),
 )
 def test_apptainer_words(options: dict[str, object], words: list[str]) -> None:
     assert plan("apptainer", **options).argv == ["apptainer", "exec", *words, "/i.sif", "tool", "a b"]
@@ -149,14 +146,11 @@ def test_charliecloud_plain_exec() -> None:
     assert found.environ["PATH"] == "/usr/bin:/bin"  # ch-run's own
 
 
-@each_row(
-    ("options", "words"),
-    [
-        ({"fakeroot": True}, ["--uid=0", "--gid=0", "--seccomp"]),
-        ({"tmpfs_size": "4G"}, ["--write-fake=4G"]),
-        *(({"contain": True}, ["--private-tmp"]), ({"pwd": "/x"}, ["--cd=/x"]), ({"sharens": True}, ["--join"])),
-        ({"home": "/a:/b"}, ["--bind=/a:/b"]),
-    ],
+@with_rows(
+    ({"fakeroot": True}, ["--uid=0", "--gid=0", "--seccomp"]),
+    ({"tmpfs_size": "4G"}, ["--write-fake=4G"]),
+    *(({"contain": True}, ["--private-tmp"]), ({"pwd": "/x"}, ["--cd=/x"]), ({"sharens": True}, ["--join"])),
+    ({"home": "/a:/b"}, ["--bind=/a:/b"]),
 )
 def test_charliecloud_words(options: dict[str, object], words: list[str]) -> None:
     assert has_words(plan("charliecloud", **options).argv, *words)
@@ -191,13 +185,10 @@ def test_enroot_plain_exec() -> None:
     assert found.environ["ENROOT_MOUNT_HOME"] == "n"
 
 
-@each_row(
-    ("options", "words"),
-    [
-        *(({"fakeroot": True}, ["--root"]), ({"writable_tmpfs": True}, ["--rw"]), ({"pid": True}, ["--pid"])),
-        ({"network": "none"}, ["--net"]),
-        ({"scratch": ["/s"]}, ["--mount", "tmpfs:/s:tmpfs:x-create=dir,rw,nosuid,nodev,mode=1777"]),
-    ],
+@with_rows(
+    *(({"fakeroot": True}, ["--root"]), ({"writable_tmpfs": True}, ["--rw"]), ({"pid": True}, ["--pid"])),
+    ({"network": "none"}, ["--net"]),
+    ({"scratch": ["/s"]}, ["--mount", "tmpfs:/s:tmpfs:x-create=dir,rw,nosuid,nodev,mode=1777"]),
 )
 def test_enroot_words(options: dict[str, object], words: list[str]) -> None:
     assert has_words(plan("enroot", **options).argv, *words)
@@ -241,21 +232,18 @@ def test_podman_plain_exec() -> None:
     assert found.environ["PATH"] == "/usr/bin:/bin"
 
 
-@each_row(
-    ("options", "present", "absent"),
-    [
-        ({"fakeroot": True}, [], ["--userns=keep-id", "--cap-drop=all"]),
-        ({"no_init": True}, [], ["--init"]),
-        ({"ipc": True}, [], ["--ipc=host"]),
-        ({"network": "none"}, ["--network=none"], ["--network=host"]),
-        ({"hostname": "n"}, ["--hostname"], ["--uts=host"]),
-        ({"writable_tmpfs": True}, ["/i:O"], ["--read-only"]),
-        ({"writable": True}, ["/i"], ["/i:O", "--read-only"]),
-        ({"contain": True}, ["--tmpfs=/tmp:rw,mode=1777"], ["--volume=/tmp:/tmp", "--volume=/data/run:/data/run"]),
-        ({"no_umask": True}, [], ["--umask=0022"]),
-        ({"dns": "1.1.1.1,2.2.2.2"}, ["--dns=1.1.1.1", "--dns=2.2.2.2"], []),
-        ({"no_home": True}, [], ["--volume=/home/user:/home/user"]),
-    ],
+@with_rows(
+    ({"fakeroot": True}, [], ["--userns=keep-id", "--cap-drop=all"]),
+    ({"no_init": True}, [], ["--init"]),
+    ({"ipc": True}, [], ["--ipc=host"]),
+    ({"network": "none"}, ["--network=none"], ["--network=host"]),
+    ({"hostname": "n"}, ["--hostname"], ["--uts=host"]),
+    ({"writable_tmpfs": True}, ["/i:O"], ["--read-only"]),
+    ({"writable": True}, ["/i"], ["/i:O", "--read-only"]),
+    ({"contain": True}, ["--tmpfs=/tmp:rw,mode=1777"], ["--volume=/tmp:/tmp", "--volume=/data/run:/data/run"]),
+    ({"no_umask": True}, [], ["--umask=0022"]),
+    ({"dns": "1.1.1.1,2.2.2.2"}, ["--dns=1.1.1.1", "--dns=2.2.2.2"], []),
+    ({"no_home": True}, [], ["--volume=/home/user:/home/user"]),
 )
 def test_podman_words(options: dict[str, object], present: list[str], absent: list[str]) -> None:
     words = plan("podman", **options).argv

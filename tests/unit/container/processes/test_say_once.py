@@ -14,7 +14,7 @@ from kedge.base.rank_variables import LAUNCH_NAMES
 from kedge.container.environment.mpi_rank_flags import find_size
 from kedge.container.processes import rank_sharing, say_once
 from kedge.container.processes.say_once import find_scope, say_first
-from tests.builders.rows import each_row
+from tests.builders.rows import with_rows
 
 
 @pytest.fixture
@@ -66,16 +66,13 @@ def test_said_scopes_are_tasks_of_an_array_and_launches_of_hydra(place: Path) ->
     assert scope != find_scope({}, is_shim=True)
 
 
-@each_row(
-    ("environ", "size"),
-    [
-        ({"OMPI_COMM_WORLD_SIZE": "8"}, ("OMPI_COMM_WORLD_SIZE", 8)),
-        ({"PMI_SIZE": "2", "PMI_RANK": "1"}, ("PMI_SIZE", 2)),
-        ({"PMIX_RANK": "0", "SLURM_STEP_NUM_TASKS": "16"}, ("PMIX_RANK", 16)),
-        ({"SLURM_STEP_NUM_TASKS": "16", "SLURM_PROCID": "0"}, ("", 0)),  # srun without MPI
-        ({"OMPI_COMM_WORLD_SIZE": "many"}, ("", 0)),
-        ({}, ("", 0)),
-    ],
+@with_rows(
+    ({"OMPI_COMM_WORLD_SIZE": "8"}, ("OMPI_COMM_WORLD_SIZE", 8)),
+    ({"PMI_SIZE": "2", "PMI_RANK": "1"}, ("PMI_SIZE", 2)),
+    ({"PMIX_RANK": "0", "SLURM_STEP_NUM_TASKS": "16"}, ("PMIX_RANK", 16)),
+    ({"SLURM_STEP_NUM_TASKS": "16", "SLURM_PROCID": "0"}, ("", 0)),  # srun without MPI
+    ({"OMPI_COMM_WORLD_SIZE": "many"}, ("", 0)),
+    ({}, ("", 0)),
 )
 def test_size_of_an_mpi_launch(environ: dict[str, str], size: tuple[str, int]) -> None:
     assert find_size(environ) == size

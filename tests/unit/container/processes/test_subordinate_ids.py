@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from kedge.container.processes.subordinate_ids import plan_own_maps
 from kedge.system.views import TableView
-from tests.builders.rows import each_row
+from tests.builders.rows import with_rows
 
 
 def plan(table: str) -> list[tuple[str, bytes]]:
@@ -13,13 +13,10 @@ def plan(table: str) -> list[tuple[str, bytes]]:
     return plan_own_maps(view, 7)
 
 
-@each_row(
-    ("table", "expected"),
-    [
-        ("         0          0 4294967295\n", b"0 0 1\n1 1 4294967294\n"),
-        ("0 100000 65536\n", b"0 0 1\n1 1 65535\n"),
-        ("0 1000 1\n1 100000 65536\n", b"0 0 1\n1 1 65536\n"),
-    ],
+@with_rows(
+    ("         0          0 4294967295\n", b"0 0 1\n1 1 4294967294\n"),
+    ("0 100000 65536\n", b"0 0 1\n1 1 65535\n"),
+    ("0 1000 1\n1 100000 65536\n", b"0 0 1\n1 1 65536\n"),
 )
 def test_ids_of_root_are_mapped_to_themselves(table: str, expected: bytes) -> None:
     assert plan(table) == [("/proc/7/uid_map", expected), ("/proc/7/gid_map", expected)]

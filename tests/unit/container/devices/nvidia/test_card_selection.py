@@ -7,7 +7,7 @@ from kedge.container.devices import plan_devices
 from kedge.container.facts import Additions
 from kedge.container.options import RunOptions
 from tests.builders.gpu_hosts import make_driver_tree, make_host, make_image
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 
 H200S = ("NVIDIA H200",) * 4
 UUID = "GPU-{}1111111-2222-3333-4444-555555555555"
@@ -27,20 +27,17 @@ def cards_of(additions: Additions) -> list[str]:
 
 
 # The builder's minors run against the numbers: card 1 is /dev/nvidia2.
-@each_row(
-    ("given", "cards", "variable"),
-    [
-        ({}, "3210", None),
-        ({"CUDA_VISIBLE_DEVICES": "1"}, "2", "0"),
-        ({"CUDA_VISIBLE_DEVICES": "3,1"}, "20", "1,0"),  # they count anew inside
-        ({"CUDA_VISIBLE_DEVICES": "2", "containall": True}, "1", "0"),
-        ({"CUDA_VISIBLE_DEVICES": UUID.format(2)[:12]}, "1", UUID.format(2)[:12]),
-        # the control group of a job leaves it cards 2 and 3: its number 0 is the host's 2
-        ({"CUDA_VISIBLE_DEVICES": "0,1", "refused": ("/dev/nvidia3", "/dev/nvidia2")}, "10", "0,1"),
-        ({"CUDA_VISIBLE_DEVICES": "2", "NVIDIA_VISIBLE_DEVICES": "2"}, "1", "0"),  # not hidden twice
-        ({"NVIDIA_VISIBLE_DEVICES": "none"}, "", "-1"),
-        *(({"NVIDIA_VISIBLE_DEVICES": value}, "3210", None) for value in ("all", "void", "")),
-    ],
+@with_rows(
+    ({}, "3210", None),
+    ({"CUDA_VISIBLE_DEVICES": "1"}, "2", "0"),
+    ({"CUDA_VISIBLE_DEVICES": "3,1"}, "20", "1,0"),  # they count anew inside
+    ({"CUDA_VISIBLE_DEVICES": "2", "containall": True}, "1", "0"),
+    ({"CUDA_VISIBLE_DEVICES": UUID.format(2)[:12]}, "1", UUID.format(2)[:12]),
+    # the control group of a job leaves it cards 2 and 3: its number 0 is the host's 2
+    ({"CUDA_VISIBLE_DEVICES": "0,1", "refused": ("/dev/nvidia3", "/dev/nvidia2")}, "10", "0,1"),
+    ({"CUDA_VISIBLE_DEVICES": "2", "NVIDIA_VISIBLE_DEVICES": "2"}, "1", "0"),  # not hidden twice
+    ({"NVIDIA_VISIBLE_DEVICES": "none"}, "", "-1"),
+    *(({"NVIDIA_VISIBLE_DEVICES": value}, "3210", None) for value in ("all", "void", "")),
 )
 def test_selection_chooses_cards_and_numbers_them_inside(given, cards, variable) -> None:
     additions = plan(**{"contain": True, **given})

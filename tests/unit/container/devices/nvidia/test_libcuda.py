@@ -8,7 +8,7 @@ from kedge.container.devices import plan_devices
 from kedge.container.facts import Additions, ImageFacts
 from kedge.container.options import RunOptions
 from tests.builders.gpu_hosts import make_compat_image, make_compat_library, make_driver_tree, make_host, make_image
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 
 NOTE_575 = {"format": 1, "CUDA version": "12.9", "driver": [535, 550, 560, 565, 570, 575], "device": [1, 2, 7]}
 NOTE_590 = {"Format": 1, "CUDA Version": "13.1", "Driver": [535, 550, 570, 575, 580, 590]}
@@ -49,31 +49,28 @@ NONSENSE = (
 )
 
 
-@each_row(
-    ("image", "version", "models", "expected"),
-    [
-        (newer(NOTE_575, f"{COMPAT}/lib", f"{COMPAT}/lib:/usr/local/nvidia/lib64"), "580.95.05", [], [LIBS]),
-        (newer(), "575.51.03", [], [COMPAT]),  # the same branch, but newer, and listed
-        (newer(), "535.54.03", ["NVIDIA A100-SXM4-80GB", "NVIDIA TITAN RTX"], []),
-        *((newer(None), version, [], [COMPAT][:used]) for version, used in (("535.54.03", 1), ("575.51.03", 0))),
-        (newer(None), "580.95.05", [], []),  # without a note majors decide
-        (newer(NOTE_575, f"{COMPAT}/lib.real"), "535.54.03", [], [f"{COMPAT}/lib.real"]),
-        (newer(NOTE_575, "/usr/local/cuda-12.9/compat"), "535.54.03", [], ["/usr/local/cuda-12.9/compat"]),
-        # one of another's on the image's path, and a link out of the image
-        (
-            make_image({"/opt/old/libcuda.so.1": b""}, 'export LD_LIBRARY_PATH="/opt/old:/usr/lib"\n'),
-            "580.95.05",
-            [],
-            [LIBS],
-        ),
-        (make_image({"/usr/local/cuda/compat": "-> /../../../../etc"}), "535.54.03", [], []),
-        # a note that is nonsense counts as none
-        *(
-            (newer(told), "535.54.03", [], [COMPAT])
-            for told in (*NONSENSE, {"CUDA version": "x.y"}, {"CUDA version": "9" * 9})
-        ),
-        (make_image({f"{COMPAT}/libcuda.so.575.57.08": NESTED}), "535.54.03", [], [COMPAT]),
-    ],
+@with_rows(
+    (newer(NOTE_575, f"{COMPAT}/lib", f"{COMPAT}/lib:/usr/local/nvidia/lib64"), "580.95.05", [], [LIBS]),
+    (newer(), "575.51.03", [], [COMPAT]),  # the same branch, but newer, and listed
+    (newer(), "535.54.03", ["NVIDIA A100-SXM4-80GB", "NVIDIA TITAN RTX"], []),
+    *((newer(None), version, [], [COMPAT][:used]) for version, used in (("535.54.03", 1), ("575.51.03", 0))),
+    (newer(None), "580.95.05", [], []),  # without a note majors decide
+    (newer(NOTE_575, f"{COMPAT}/lib.real"), "535.54.03", [], [f"{COMPAT}/lib.real"]),
+    (newer(NOTE_575, "/usr/local/cuda-12.9/compat"), "535.54.03", [], ["/usr/local/cuda-12.9/compat"]),
+    # one of another's on the image's path, and a link out of the image
+    (
+        make_image({"/opt/old/libcuda.so.1": b""}, 'export LD_LIBRARY_PATH="/opt/old:/usr/lib"\n'),
+        "580.95.05",
+        [],
+        [LIBS],
+    ),
+    (make_image({"/usr/local/cuda/compat": "-> /../../../../etc"}), "535.54.03", [], []),
+    # a note that is nonsense counts as none
+    *(
+        (newer(told), "535.54.03", [], [COMPAT])
+        for told in (*NONSENSE, {"CUDA version": "x.y"}, {"CUDA version": "9" * 9})
+    ),
+    (make_image({f"{COMPAT}/libcuda.so.575.57.08": NESTED}), "535.54.03", [], [COMPAT]),
 )
 def test_compat_library_path_leads_to_the_chosen_libcuda(image, version, models, expected) -> None:
     assert plan(image, version, *models).prepend_library_path == expected
@@ -109,25 +106,19 @@ def test_compat_libcuda_in_the_images_system_folders_is_overruled() -> None:
     assert any("/usr/lib64" in note for note in additions.notes)
 
 
-@each_row(
-    "model",
-    [
-        *("Tesla V100-SXM2-32GB", "Tesla T4", "NVIDIA A100-SXM4-80GB", "NVIDIA A10G", "NVIDIA L40S", "NVIDIA H200"),
-        *("NVIDIA H100 80GB HBM3", "NVIDIA GH200 480GB", "NVIDIA GB200", "NVIDIA B200", "NVIDIA A2", "GRID A100-40C"),
-        *("NVIDIA RTX PRO 6000 Blackwell Server Edition", "NVIDIA L4", "Tesla P100-PCIE-16GB", "NVIDIA A40"),
-    ],
+@with_rows(
+    *("Tesla V100-SXM2-32GB", "Tesla T4", "NVIDIA A100-SXM4-80GB", "NVIDIA A10G", "NVIDIA L40S", "NVIDIA H200"),
+    *("NVIDIA H100 80GB HBM3", "NVIDIA GH200 480GB", "NVIDIA GB200", "NVIDIA B200", "NVIDIA A2", "GRID A100-40C"),
+    *("NVIDIA RTX PRO 6000 Blackwell Server Edition", "NVIDIA L4", "Tesla P100-PCIE-16GB", "NVIDIA A40"),
 )
 def test_compat_data_center_cards(model: str) -> None:
     assert is_data_center(model)
 
 
-@each_row(
-    "model",
-    [
-        *("NVIDIA GeForce RTX 4090", "GeForce GTX 1080 Ti", "NVIDIA TITAN RTX", "TITAN V", "Quadro RTX 6000"),
-        *("NVIDIA RTX A6000", "NVIDIA RTX 6000 Ada Generation", "NVIDIA T1000", "NVIDIA GB10", "Quadro P6000"),
-        *("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "NVIDIA T400", "", "Graphics Device", "Orin (nvgpu)"),
-    ],
+@with_rows(
+    *("NVIDIA GeForce RTX 4090", "GeForce GTX 1080 Ti", "NVIDIA TITAN RTX", "TITAN V", "Quadro RTX 6000"),
+    *("NVIDIA RTX A6000", "NVIDIA RTX 6000 Ada Generation", "NVIDIA T1000", "NVIDIA GB10", "Quadro P6000"),
+    *("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "NVIDIA T400", "", "Graphics Device", "Orin (nvgpu)"),
 )
 def test_compat_other_cards(model: str) -> None:
     assert not is_data_center(model)

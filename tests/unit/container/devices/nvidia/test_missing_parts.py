@@ -6,7 +6,7 @@ from __future__ import annotations
 from kedge.container.devices import plan_devices
 from kedge.container.options import RunOptions
 from tests.builders import gpu_hosts as hosts
-from tests.builders.rows import each_row
+from tests.builders.rows import with_rows
 
 Tree = dict[str, bytes | str | None]
 
@@ -24,33 +24,30 @@ BUS, CLOSED = "/sys/bus/pci/devices/0000:19:00.0", {"refused": ("/dev/nvidia0",)
 WHOLE = hosts.make_driver_tree()
 
 
-@each_row(
-    ("tree", "around", "parts"),
-    [
-        (bare(), {}, ["login1 has no NVIDIA GPU", "without --nv"]),
-        (bare(**{"/usr/bin/sbatch": "#!"}), {}, ["login node", "--gres=gpu:1"]),
-        (bare(), {"SLURM_JOB_ID": "5"}, ["--gres=gpu:1"]),
-        (bare(), {"PBS_JOBID": "5.server"}, ["ngpus=1"]),
-        (bare(), {"SGE_ROOT": "/opt/sge", "JOB_ID": "5"}, ["-l gpu=1"]),
-        (bare(), {"LSB_JOBID": "5"}, ["-gpu num=1"]),
-        (bare(), {"SLURM_JOB_ID": "5", "SLURM_JOB_GPUS": "0"}, ["may be broken"]),
-        (
-            bare(**{f"{BUS}/vendor": "0x10de\n", f"{BUS}/class": "0x030200\n"}),
-            {},
-            ["has an NVIDIA GPU, but the kernel module"],
-        ),
-        (
-            {path: x for path, x in WHOLE.items() if not path.startswith("/dev/nvidia")},
-            {},
-            ["/dev/nvidia0 is missing", "nvidia-modprobe"],
-        ),
-        ({path: x for path, x in WHOLE.items() if path != "/dev/nvidia-uvm"}, {}, ["/dev/nvidia-uvm"]),
-        (WHOLE, {**CLOSED, "SLURM_JOB_ID": "7"}, ["this Slurm job was given none", "--gres=gpu:1"]),
-        (WHOLE, CLOSED, ["you may not use them"]),
-        (hosts.make_driver_tree(library_version="575.57.08"), {}, ["580.95.05", "575.57.08", "rebooted"]),
-        (hosts.make_driver_tree(libraries={}), {}, ["no libraries of NVIDIA driver 580.95.05", "LD_LIBRARY_PATH"]),
-        (hosts.make_driver_tree(libraries=hosts.UTILITY), {}, ["libcuda.so.580.95.05"]),
-    ],
+@with_rows(
+    (bare(), {}, ["login1 has no NVIDIA GPU", "without --nv"]),
+    (bare(**{"/usr/bin/sbatch": "#!"}), {}, ["login node", "--gres=gpu:1"]),
+    (bare(), {"SLURM_JOB_ID": "5"}, ["--gres=gpu:1"]),
+    (bare(), {"PBS_JOBID": "5.server"}, ["ngpus=1"]),
+    (bare(), {"SGE_ROOT": "/opt/sge", "JOB_ID": "5"}, ["-l gpu=1"]),
+    (bare(), {"LSB_JOBID": "5"}, ["-gpu num=1"]),
+    (bare(), {"SLURM_JOB_ID": "5", "SLURM_JOB_GPUS": "0"}, ["may be broken"]),
+    (
+        bare(**{f"{BUS}/vendor": "0x10de\n", f"{BUS}/class": "0x030200\n"}),
+        {},
+        ["has an NVIDIA GPU, but the kernel module"],
+    ),
+    (
+        {path: x for path, x in WHOLE.items() if not path.startswith("/dev/nvidia")},
+        {},
+        ["/dev/nvidia0 is missing", "nvidia-modprobe"],
+    ),
+    ({path: x for path, x in WHOLE.items() if path != "/dev/nvidia-uvm"}, {}, ["/dev/nvidia-uvm"]),
+    (WHOLE, {**CLOSED, "SLURM_JOB_ID": "7"}, ["this Slurm job was given none", "--gres=gpu:1"]),
+    (WHOLE, CLOSED, ["you may not use them"]),
+    (hosts.make_driver_tree(library_version="575.57.08"), {}, ["580.95.05", "575.57.08", "rebooted"]),
+    (hosts.make_driver_tree(libraries={}), {}, ["no libraries of NVIDIA driver 580.95.05", "LD_LIBRARY_PATH"]),
+    (hosts.make_driver_tree(libraries=hosts.UTILITY), {}, ["libcuda.so.580.95.05"]),
 )
 def test_missing_part_is_named_with_the_remedy(tree, around, parts) -> None:
     (said,) = warnings_of(tree, **around)
@@ -97,14 +94,11 @@ def test_rocm_takes_devices_libraries_and_programs() -> None:
     assert additions.warnings == []
 
 
-@each_row(
-    ("tree", "refused", "part"),
-    [
-        ({}, (), "no /dev/kfd"),
-        ({"/sys/module/amdgpu/version": "6"}, (), "without compute"),
-        ({"/dev/kfd": ""}, ("/dev/kfd",), "'render' or 'video'"),
-        ({"/dev/kfd": "", "/dev/dri/card0": ""}, (), "no renderD node"),
-    ],
+@with_rows(
+    ({}, (), "no /dev/kfd"),
+    ({"/sys/module/amdgpu/version": "6"}, (), "without compute"),
+    ({"/dev/kfd": ""}, ("/dev/kfd",), "'render' or 'video'"),
+    ({"/dev/kfd": "", "/dev/dri/card0": ""}, (), "no renderD node"),
 )
 def test_rocm_missing_is_explained(tree: Tree, refused: tuple[str, ...], part: str) -> None:
     host = hosts.make_host(tree, refused=refused)

@@ -15,7 +15,7 @@ from kedge.container.options import RunOptions
 from kedge.system.views import DirectoryView, TableView
 from tests.builders import gpu_hosts as hosts
 from tests.builders.nvml import make_gpu_tree, write_machine
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 from tests.requirements import REPOSITORY
 
 GNU = "/usr/lib/x86_64-linux-gnu"
@@ -72,14 +72,11 @@ def test_nvidia_flags_that_ask_and_forbid() -> None:
     assert plan_devices(RunOptions(nvccli=True), host, hosts.make_image()).libraries == plan(host).libraries
 
 
-@each_row(
-    ("told", "present", "absent"),
-    [
-        ("all", {"libcuda", "libnvcuvid", "libGLX_nvidia", "libnvidia-ngx"}, {"libnvidia-gtk3"}),
-        ("utility", set(hosts.UTILITY), {"libcuda", "libGLX_nvidia"}),
-        ("compute,video", {"libcuda", *hosts.VIDEO}, {"libnvidia-ml", "libGLX_nvidia"}),
-        ("graphics", {"libGLX_nvidia", "libnvidia-glcore", "libnvidia-gpucomp"}, {"libcuda", "libnvcuvid"}),
-    ],
+@with_rows(
+    ("all", {"libcuda", "libnvcuvid", "libGLX_nvidia", "libnvidia-ngx"}, {"libnvidia-gtk3"}),
+    ("utility", set(hosts.UTILITY), {"libcuda", "libGLX_nvidia"}),
+    ("compute,video", {"libcuda", *hosts.VIDEO}, {"libnvidia-ml", "libGLX_nvidia"}),
+    ("graphics", {"libGLX_nvidia", "libnvidia-glcore", "libnvidia-gpucomp"}, {"libcuda", "libnvcuvid"}),
 )
 def test_nvidia_capabilities_choose_groups(told: str, present: set[str], absent: set[str]) -> None:
     stems = stems_of(plan(hosts.make_host(hosts.make_driver_tree(), NVIDIA_DRIVER_CAPABILITIES=told)))

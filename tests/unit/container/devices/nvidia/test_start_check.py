@@ -10,7 +10,7 @@ from kedge.container.facts import Additions, ImageFacts
 from kedge.container.options import RunOptions
 from kedge.errors import WillNotRun
 from tests.builders.gpu_hosts import make_compat_image, make_driver_tree, make_host, make_image
-from tests.builders.rows import each_row
+from tests.builders.rows import with_rows
 
 NOTE_590 = {"Format": 1, "CUDA Version": "13.1", "Driver": [535, 550, 570, 575, 580, 590]}
 PYTORCH_2507 = "7.5 8.0 8.6 9.0 10.0 12.0+PTX"
@@ -74,12 +74,9 @@ def test_preflight_ptx_that_the_driver_cannot_compile_is_refused() -> None:
     assert start(image, "580.95.05", "NVIDIA H200").warnings == []
 
 
-@each_row(
-    ("options", "program"),
-    [
-        *(({"force": True}, "python"), ({"dry_run": True}, "python"), ({"verb": "shell"}, ""), ({}, "nvidia-smi")),
-        ({}, "/usr/bin/nvidia-smi"),
-    ],
+@with_rows(
+    *(({"force": True}, "python"), ({"dry_run": True}, "python"), ({"verb": "shell"}, ""), ({}, "nvidia-smi")),
+    ({}, "/usr/bin/nvidia-smi"),
 )
 def test_preflight_lets_lookers_and_force_through_with_a_warning(options: dict[str, object], program: str) -> None:
     arguments = [program] if program else []
@@ -87,16 +84,13 @@ def test_preflight_lets_lookers_and_force_through_with_a_warning(options: dict[s
     assert any(text.startswith("GPU programs of this image will fail on this node. ") for text in additions.warnings)
 
 
-@each_row(
-    ("cuda", "listed", "driver", "models"),
-    [
-        ("12.9.1.010", PYTORCH_2507, "580.95.05", ["NVIDIA H200"]),
-        ("12.9.1.010", PYTORCH_2507, "535.216.01", ["NVIDIA H200"]),  # minor-version compatibility
-        ("12.9.1.010", PYTORCH_2507, "580.95.05", ["Tesla V100-SXM2-32GB", "NVIDIA H200"]),  # one of two serves
-        ("12.9.1.010", PYTORCH_2507, "580.95.05", ["NVIDIA X900"]),  # nobody knows it
-        ("", "", "535.216.01", ["NVIDIA H200"]),
-        ("not a version", "nonsense ; ;", "535.216.01", ["NVIDIA H200"]),
-    ],
+@with_rows(
+    ("12.9.1.010", PYTORCH_2507, "580.95.05", ["NVIDIA H200"]),
+    ("12.9.1.010", PYTORCH_2507, "535.216.01", ["NVIDIA H200"]),  # minor-version compatibility
+    ("12.9.1.010", PYTORCH_2507, "580.95.05", ["Tesla V100-SXM2-32GB", "NVIDIA H200"]),  # one of two serves
+    ("12.9.1.010", PYTORCH_2507, "580.95.05", ["NVIDIA X900"]),  # nobody knows it
+    ("", "", "535.216.01", ["NVIDIA H200"]),
+    ("not a version", "nonsense ; ;", "535.216.01", ["NVIDIA H200"]),
 )
 def test_preflight_refuses_nothing_that_may_run(cuda: str, listed: str, driver: str, models: list[str]) -> None:
     assert start(make_framework(cuda, listed), driver, *models).warnings == []
