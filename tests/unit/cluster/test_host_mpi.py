@@ -38,8 +38,7 @@ def test_mpi_launcher_is_not_run_where_files_tell(tmp_path: Path) -> None:
     (tmp_path / "ompi/share/openmpi").mkdir(parents=True)
     (tmp_path / "ompi/share/openmpi/mpicc-wrapper-data.txt").write_text("project=Open MPI\nversion=4.1.4\nlanguage=C\n")
     found = find_mpi({"PATH": str(tmp_path / "ompi/bin")})
-    assert found.title == "Open MPI 4.1.4"
-    assert found.launcher == str(tmp_path / "ompi/bin/mpirun")
+    assert (found.title, found.launcher) == ("Open MPI 4.1.4", str(tmp_path / "ompi/bin/mpirun"))
     assert not mark.exists()
 
 

@@ -23,8 +23,7 @@ def read(name: str, value: object) -> Any:
 
 
 def test_fields_table_is_whole_and_sound() -> None:
-    assert sorted(BY_NAME) == sorted(list_names(Job))
-    assert len(BY_NAME) == len(FIELDS)
+    assert (sorted(BY_NAME), len(BY_NAME)) == (sorted(list_names(Job)), len(FIELDS))
     assert len(BY_KEY) == len(FIELDS) + 1
     assert BY_KEY["partition"] is BY_NAME["queue"]
     for field in FIELDS:
@@ -37,8 +36,7 @@ def test_fields_table_is_whole_and_sound() -> None:
         assert field.flag or field.name == "command"
         for choice in field.choices:
             assert choice in field.help or field.name in ("launcher", "runtime")
-    assert BY_NAME["runtime"].choices == RUNTIMES
-    assert BY_NAME["launcher"].choices == LAUNCHERS
+    assert (BY_NAME["runtime"].choices, BY_NAME["launcher"].choices) == (RUNTIMES, LAUNCHERS)
     assert BY_NAME["parallel"].choices == tuple(Parallel)
 
 
@@ -131,8 +129,7 @@ def test_change_lists_add_and_other_values_replace() -> None:
     )
     changes = {"binds": ("b",), "environment": (("B", "3"), ("C", "4")), "command": ("y",), "mail_on": ("fail",)}
     changed = change_job(base, changes)
-    assert changed.binds == ("a", "b")
-    assert changed.environment == (("A", "1"), ("B", "3"), ("C", "4"))
+    assert (changed.binds, changed.environment) == (("a", "b"), (("A", "1"), ("B", "3"), ("C", "4")))
     assert (changed.command, changed.mail_on, changed.queue) == (("y",), ("fail",), "q")
     assert change_job(base, {"binds": (), "environment": ()}) == replace(base, binds=(), environment=())
     other = change_job(base, {"memory_per_cpu": 7})

@@ -25,8 +25,7 @@ from tests.builders.rows import each_row, with_rows
 )
 def test_ranks_of_srun(name: str, launcher: str, rank: Rank) -> None:
     environ = read_record(SLURM[name])
-    assert find_launcher(environ) == launcher
-    assert find_rank(environ) == rank
+    assert (find_launcher(environ), find_rank(environ)) == (launcher, rank)
 
 
 @each_row("name", ["batch", "batch_uneven", "gres", "salloc", "array"])
@@ -43,8 +42,7 @@ def test_ranks_batch_step_and_login_node_are_none(name: str) -> None:
 )
 def test_ranks_of_mpi_launchers_within_jobs(environ: str, launcher: str, layout: tuple[int, ...], rank: Rank) -> None:
     variables = read_record(environ)
-    assert find_launcher(variables) == launcher
-    assert find_rank(variables, layout) == rank
+    assert (find_launcher(variables), find_rank(variables, layout)) == (launcher, rank)
     without = find_rank(variables)
     assert (without.node_rank, without.node_count) == (-1, -1), "not guessed: a wrong one is worse"
 
@@ -61,8 +59,7 @@ def test_ranks_of_mpi_launchers_within_jobs(environ: str, launcher: str, layout:
 )  # fmt: skip
 def test_ranks_of_others(variables: str, launcher: str) -> None:
     environ = dict(word.split("=") for word in variables.split())
-    assert find_launcher(environ) == launcher
-    assert find_rank(environ, (2, 2)) == Rank(3, 4, 1, 2, 1, 2)
+    assert (find_launcher(environ), find_rank(environ, (2, 2))) == (launcher, Rank(3, 4, 1, 2, 1, 2))
 
 
 def test_ranks_on_one_node_or_none() -> None:

@@ -54,9 +54,7 @@ def list_paths(image: LayeredImage | None) -> set[str]:
 
 def test_base_scratch_is_empty(workplace: Workplace, store: Store) -> None:
     opened = open_base(Base(PLACE, "scratch"), workplace, store)
-    assert opened.open_image() is None
-    assert opened.unpack() is None
-    assert opened.section == {}
+    assert (opened.open_image(), opened.unpack(), opened.section) == (None, None, {})
 
 
 @pytest.mark.parametrize("kind", ["oci", "oci-archive", "docker-archive"])

@@ -63,9 +63,7 @@ def test_round_trip_keeps_the_graph(text: str, kind: str) -> None:
 def test_round_trip_keeps_the_config() -> None:
     back = convert_recipe(convert_recipe(DOCKERFILE, "x", "dockerfile").text, "x", "definition")
     section = read_recipe(back.text.encode(), "x").target.plan({"Env": ["PATH=/bin"]}).section
-    assert section["Entrypoint"] == ["x"]
-    assert section["Cmd"] == ["y z"]
-    assert section["Env"] == ["PATH=/x:/bin", "A=b c"]
+    assert (section["Entrypoint"], section["Cmd"], section["Env"]) == (["x"], ["y z"], ["PATH=/x:/bin", "A=b c"])
 
 
 @each_row("kind", ["definition", "dockerfile"])

@@ -21,6 +21,7 @@ from kedge.builds.step_values import CopyStep, DirectoryStep, InlineFile, Recipe
 from kedge.errors import InvalidRecipe
 from kedge.image.layers.owners import OwnerTable, RecordedOwner
 from tests.builders.copy_cases import BASE, CASES, CONTEXT, CopyCase, describe_entry, write_tree
+from tests.builders.rows import each_row
 
 PLACE = RecipePlace("recipe", 1)
 _TYPES = {NodeKind.DIRECTORY: stat.S_IFDIR, NodeKind.FILE: stat.S_IFREG, NodeKind.SYMLINK: stat.S_IFLNK}
@@ -67,8 +68,9 @@ def run_steps(case: CopyCase, origin: FileOrigin, base: Path, layers: Path) -> d
     return described
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@each_row("case", CASES, ids=lambda case: case.name)
 def test_copy_as_docker_does(case: CopyCase, tmp_path: Path) -> None:
+    tmp_path = tmp_path / case.name
     write_tree(tmp_path / "context", CONTEXT)
     write_tree(tmp_path / "base", BASE)
     if case.ignore:

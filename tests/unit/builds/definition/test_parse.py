@@ -37,8 +37,7 @@ def test_parse_stages_scripts_and_comments() -> None:
     stages = parse_stages(HEADER + "%help\nbootstrap: docker\nFrom: other\n", "x.def")
     assert [stage.header["from"] for stage in stages] == ["debian", "other"]
     (stage,) = parse_stages("  %post\n  make\n\n", "x.def")
-    assert stage.script("post").script == "  make"
-    assert stage.script("post").line == 1
+    assert (stage.script("post").script, stage.script("post").line) == ("  make", 1)
 
 
 @with_rows(

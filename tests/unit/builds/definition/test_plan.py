@@ -113,8 +113,7 @@ def test_plan_metadata_files() -> None:
     files = find_files(plan("# left out\n" + text, {"Cmd": ["bash"], "Env": ["X=y"]}, target_platform="linux/arm64"))
     shown = {path.removeprefix("/.singularity.d/"): file for path, file in files.items()}
     assert shown["runscript"].data == b"#!/bin/bash -e \n\nrun\n\n"
-    assert shown["test"].data == b"#!/bin/sh\n\ntest\n\n"
-    assert shown["runscript.help"].data == b"help\n\n"
+    assert (shown["test"].data, shown["runscript.help"].data) == (b"#!/bin/sh\n\ntest\n\n", b"help\n\n")
     assert shown["Singularity"].data == text.encode()
     assert (shown["env/90-environment.sh"].data, shown["env/90-environment.sh"].way) == (b"\nexport A=b\n\n", "append")
     assert b"X=" in shown["env/10-docker2singularity.sh"].data

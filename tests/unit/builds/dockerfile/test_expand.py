@@ -82,5 +82,4 @@ def test_expand_rules(rules: ExpansionRules, text: str, result: str) -> None:
 
 def test_expand_tells_which_names_were_asked_for() -> None:
     expansion = expand("$a ${x:-$y} ${empty}", VALUES)
-    assert expansion.used == {"a", "empty"}
-    assert expansion.missing == {"x", "y"}
+    assert (expansion.used, expansion.missing) == ({"a", "empty"}, {"x", "y"})

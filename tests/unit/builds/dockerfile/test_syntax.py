@@ -180,8 +180,7 @@ def test_syntax_nodes_know_their_lines_and_comments() -> None:
     assert [(node.line.start, node.end, node.place.column) for node in nodes] == [
         *((3, 3, 1), (4, 6, 3), (7, 10, 1), (11, 11, 1))
     ]
-    assert str(nodes[1].find("d")) == "D:6:4"
-    assert str(nodes[1].find("b")) == "D:4:7"
+    assert (str(nodes[1].find("d")), str(nodes[1].find("b"))) == ("D:6:4", "D:4:7")
     assert str(nodes[1].find("not there")) == "D:4:3"
     text = "# one\n# two\nFROM a\n# gone\n#\n# kept\nRUN b \\\n\n c\n"
     nodes = read_syntax(text).nodes

@@ -16,8 +16,7 @@ def list_rules(data: bytes, name: str = "Dockerfile") -> set[str]:
 def test_rules_dockerfile_are_findings_that_can_be_skipped() -> None:
     assert list_rules(TEXT) == {"StageNameCasing", "LegacyKeyValueFormat", "JSONArgsRecommended"}
     finding = next(finding for finding in lint_recipe(TEXT, "D.dockerfile") if finding.rule == "StageNameCasing")
-    assert str(finding.place) == "D.dockerfile:1:1"
-    assert finding.better == "write the name in lower case"
+    assert (str(finding.place), finding.better) == ("D.dockerfile:1:1", "write the name in lower case")
     assert list_rules(b"# check=skip=all\n" + TEXT) == set()
     assert list_rules(b"# kedge: ignore=StageNameCasing\n" + TEXT) == {"LegacyKeyValueFormat", "JSONArgsRecommended"}
     assert list_rules(b"Bootstrap: docker\nFrom: debian:12\n%post\n  true\n", "x.def") == set()

@@ -35,12 +35,9 @@ def test_commands_know_what_they_read_from_variables_and_places() -> None:
     assert second.source == first
     assert first.source is None
     (command,) = read("  A=1 B='2 3' sudo /usr/bin/make -j4 install > log")
-    assert command.assignments == (("A", "1"), ("B", "2 3"))
-    assert command.program == "make"
-    assert command.arguments == ("-j4", "install")
-    assert command.names == ("install",)
-    assert command.text == "/usr/bin/make -j4 install > log"
-    assert command.place.column == 3
+    assert (command.assignments, command.program) == ((("A", "1"), ("B", "2 3")), "make")
+    assert (command.arguments, command.names) == (("-j4", "install"), ("install",))
+    assert (command.text, command.place.column) == ("/usr/bin/make -j4 install > log", 3)
 
 
 @with_rows(("a -y", True), ("a -qyf", True), ("a --yes", True), ("a --yes=1", True), ("a y -q", False))

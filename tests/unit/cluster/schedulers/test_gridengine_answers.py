@@ -66,8 +66,7 @@ def test_gridengine_list_of_all_kinds() -> None:
     }
     run, rest = found["run", None], found["arr", None]
     assert (run.id, run.user, run.queue, run.nodes, run.raw) == ("45", "ada", "all.q", "ge01", "r")
-    assert run.started == datetime(2026, 11, 15, 8, 8, 14).timestamp()
-    assert run.submitted is None
+    assert (run.started, run.submitted) == (datetime(2026, 11, 15, 8, 8, 14).timestamp(), None)
     assert (rest.pending_indices, rest.shown_id) == ("5-9:2", "46_[5-9:2]")
     assert rest.submitted is not None
 
@@ -154,8 +153,7 @@ def test_gridengine_accounts_of_all_kinds() -> None:
         ("2", 5): (State.FAILED, 3, None),
     }
     ended = found["25", None]
-    assert ended.time_limit == 3
-    assert ended.ended == datetime(2026, 11, 15, 7, 34, 57).timestamp()
+    assert (ended.time_limit, ended.ended) == (3, datetime(2026, 11, 15, 7, 34, 57).timestamp())
     assert (ended.nodes, ended.queue, ended.reason) == (
         "ge01",
         "all.q",

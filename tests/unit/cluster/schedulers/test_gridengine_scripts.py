@@ -197,8 +197,7 @@ def test_gridengine_account_is_on_the_command_line_and_terminals_have_no_batch_o
     assert GRIDENGINE.submit_argv("/r/script.sh", job, site) == ["qsub", "-terse", "-g", "grp", "/r/script.sh"]
     assert not any("grp" in line for line in directives(GRIDENGINE.render(job, site, place)))
     words = GRIDENGINE.interactive_argv(job, site, ["/bin/kedge", "shell", "a b"])
-    assert words[:5] == ["qrsh", "-now", "n", "-g", "grp"]
-    assert words[-3:] == ["-pty", "y", "/bin/kedge shell 'a b'"]
+    assert (words[:5], words[-3:]) == (["qrsh", "-now", "n", "-g", "grp"], ["-pty", "y", "/bin/kedge shell 'a b'"])
     assert words[words.index("rt_F=2") - 1 : words.index("rt_F=2") + 1] == ["-l", "rt_F=2"]
     job, site, _ = JOBS["container"]
     words = GRIDENGINE.interactive_argv(job, site, [])

@@ -66,8 +66,7 @@ def read_request(job: Job, place: ScriptContext = PLACE) -> LocalRequest:
 
 def test_answers_are_read_and_argv_names_jobs() -> None:
     assert find_backend("local") is LOCAL
-    assert LOCAL.parse_submit('{"id": "12"}\n') == "12"
-    assert LOCAL.parse_submit("12\n") == "12"
+    assert (LOCAL.parse_submit('{"id": "12"}\n'), LOCAL.parse_submit("12\n")) == ("12", "12")
     for said in ("", '{"error": "x", "exit_code": 71}', "no 12"):
         with pytest.raises(SchedulerFailed):
             LOCAL.parse_submit(said)
@@ -106,14 +105,12 @@ def test_render_is_clean_shell() -> None:
 
 def test_render_is_read_back_by_the_queue() -> None:
     request = read_request(replace(JOBS["container"], exclusive=True), replace(PLACE, error="/e {index}\n"))
-    assert request.name == "train"
-    assert request.directory == PLACE.directory
+    assert (request.name, request.directory) == ("train", PLACE.directory)
     assert (request.output, request.error) == (PLACE.output, "/e {index}\n")
     assert (request.cpus, request.gpus, request.memory, request.time) == (8, 2, 64 << 30, 3600)
     assert request.is_exclusive
     array = read_request(JOBS["array"])
-    assert array.indices == [1, 4, 6, 8, 10]
-    assert array.limit == 3
+    assert (array.indices, array.limit) == ([1, 4, 6, 8, 10], 3)
     assert array.after == (("afterok", "11"), ("afterany", "12_3"))
     mpi = read_request(JOBS["mpi"])
     assert (mpi.cpus, mpi.memory) == (8, 8 << 30)
@@ -226,17 +223,14 @@ def test_plan_starts_in_order_and_lets_small_jobs_pass() -> None:
 
 def test_plan_obeys_the_limit_of_an_array_and_passes_by_what_can_never_begin() -> None:
     plan = plan_turn(SIZE, {}, [Claim(1, ResourceAmount(), [3, 4, 5], 2), Claim(2, ResourceAmount(), [None], 9)])
-    assert plan.starts == [(1, 3), (1, 4), (2, None)]
-    assert plan.reasons[1].word == ARRAY_LIMIT
+    assert (plan.starts, plan.reasons[1].word) == ([(1, 3), (1, 4), (2, None)], ARRAY_LIMIT)
     claims = [
         Claim(1, ResourceAmount(9), [None], 9),
         Claim(2, ResourceAmount(), [None], 9, NEVER, ("8",)),
         Claim(3, ResourceAmount(4), [None], 9),
     ]
     plan = plan_turn(SIZE, {}, claims)
-    assert plan.starts == [(3, None)]
-    assert plan.reasons[1].word == TOO_LARGE
-    assert plan.reasons[2].others == ("8",)
+    assert (plan.starts, plan.reasons[1].word, plan.reasons[2].others) == ([(3, None)], TOO_LARGE, ("8",))
 
 
 needs = st.builds(ResourceAmount, st.integers(1, 4), st.integers(0, 100), st.integers(0, 2))

@@ -111,8 +111,7 @@ def test_slurm_array_and_dependencies() -> None:
 @with_rows("-t 30", "-t30", "--time=30", "--time 30", "#SBATCH --time=30", "#SBATCH -t 30 # half an hour", "--tim=30")
 def test_slurm_directive_of_the_user_replaces_ours(own: str) -> None:
     found = read_directives(Job(command=("x",), time=600, nodes=2, directives=(own,)))
-    assert len(found) == 2
-    assert found[0] == "--nodes=2"
+    assert (len(found), found[0]) == (2, "--nodes=2")
     assert "30" in found[1]
 
 

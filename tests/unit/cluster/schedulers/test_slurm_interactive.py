@@ -38,8 +38,7 @@ def test_interactive_one_task_is_srun() -> None:
 @each_row("more", [{"nodes": 2}, {"tasks": 4, "parallel": Parallel.MPI}, {"tasks_per_node": 2}])
 def test_interactive_several_tasks_leave_room_for_srun_inside(more: dict[str, int]) -> None:
     argv = SLURM.interactive_argv(Job(**more), SITE, COMMAND)  # type: ignore[arg-type]
-    assert argv[:2] == ["salloc", "--job-name=kedge"]
-    assert argv[-len(STEP) :] == STEP
+    assert (argv[:2], argv[-len(STEP) :]) == (["salloc", "--job-name=kedge"], STEP)
 
 
 def test_interactive_ways_of_sites() -> None:

@@ -45,8 +45,7 @@ def test_squeue_is_asked_once_for_all_jobs_whatever_the_shell_is_set_to() -> Non
     assert query.argv[0] == "squeue"
     assert {"--noheader", "--states=all", "--user=ada"} < set(query.argv)
     variables = dict(query.environment)
-    assert variables["SLURM_TIME_FORMAT"] == "%s"
-    assert variables["SLURM_BITSTR_LEN"] == "0"
+    assert (variables["SLURM_TIME_FORMAT"], variables["SLURM_BITSTR_LEN"]) == ("%s", "0")
     assert variables["SQUEUE_PARTITION"] is None
     assert not query.may_fail
 
@@ -54,11 +53,8 @@ def test_squeue_is_asked_once_for_all_jobs_whatever_the_shell_is_set_to() -> Non
 def test_squeue_recorded_list_is_read() -> None:
     found = SLURM.parse_list(read_recorded("squeue.txt"))
     states = {each.shown_id: each.state for each in found}
-    assert states["10_1"] is State.RUNNING
-    assert states["10_[5-45:2]"] is State.QUEUED
-    assert states["11"] is State.HELD
-    assert states["5"] is State.FAILED
-    assert states["1"] is State.DONE
+    assert (states["10_1"], states["10_[5-45:2]"], states["11"]) == (State.RUNNING, State.QUEUED, State.HELD)
+    assert (states["5"], states["1"]) == (State.FAILED, State.DONE)
     assert find(found, "19").reason.startswith("Nodes required for job are DOWN, DRAINED")
     running, waiting, done = find(found, "10_3"), find(found, "15"), find(found, "4")
     assert (running.index, running.nodes, running.queue, running.user) == (3, "n1", "gpu", "root")
@@ -78,8 +74,7 @@ def test_squeue_names_may_be_anything() -> None:
 
 
 def test_squeue_list_that_is_empty_or_no_list() -> None:
-    assert SLURM.parse_list("") == []
-    assert SLURM.parse_list("\n \n") == []
+    assert (SLURM.parse_list(""), SLURM.parse_list("\n \n")) == ([], [])
     with pytest.raises(SchedulerFailed) as caught:
         SLURM.parse_list("slurm_load_jobs error: Unable to contact slurm controller\n")
     assert "Unable to contact" in caught.value.context["said"]
@@ -125,8 +120,7 @@ def test_slurm_array_indices(index: str, expected: tuple[int | None, str]) -> No
 def test_squeue_times_are_also_read_in_the_usual_form() -> None:
     status = list_one(start="2026-11-15T07:39:57")
     assert status.started == time.mktime((2026, 11, 15, 7, 39, 57, 0, 0, -1))
-    assert list_one(start="N/A").started is None
-    assert list_one(start="07:39:57").started is None
+    assert (list_one(start="N/A").started, list_one(start="07:39:57").started) == (None, None)
 
 
 def count_calls(work: Callable[[], object]) -> int:
@@ -175,8 +169,7 @@ def test_scontrol_recorded_jobs_are_read() -> None:
 
 def test_scontrol_texts_of_users_and_of_later_releases() -> None:
     [status] = SLURM.parse_detail(read_recorded("scontrol-two-lines.txt"))
-    assert status.name == "two\nlines|x"
-    assert status.state is State.DONE
+    assert (status.name, status.state) == ("two\nlines|x", State.DONE)
     text = (
         "JobId=4 JobName=x JobState=COMPLETED ExitCode=0:0 UserId=ada(1000) GroupId=ada(1000) MCS_label=N/A "
         "JobState=FAILED Reason=NonZeroExitCode Dependency=(null) ExitCode=3:0 TimeLimit=UNLIMITED "
@@ -188,8 +181,7 @@ def test_scontrol_texts_of_users_and_of_later_releases() -> None:
     assert (status.state, status.exit_code, status.name) == (State.FAILED, 3, "x JobState=COMPLETED ExitCode=0:0")
     assert status.nodes == "n[1-2,7]"
     details = dict(status.details)
-    assert details["folder"] == "/home/ada/a b"
-    assert details["output"] == "/home/ada/o ut.txt"
+    assert (details["folder"], details["output"]) == ("/home/ada/a b", "/home/ada/o ut.txt")
     assert details["resources"] == "cpu=1,mem=4G"
     # 24.11 has ReqTRES and AllocTRES, 25.05 SegmentSize and more; 20.11 has Power behind all.
     text = (
@@ -234,8 +226,7 @@ def test_sacct_recorded_jobs_are_read() -> None:
     first = find(found, "1")
     assert (first.name, first.user, first.queue, first.nodes) == ("a|b|c é", "ada", "gpu", "n1")
     assert (first.submitted, first.ended, first.time_limit) == (1794728736.0, 1794728736.0, 600)
-    assert dict(find(found, "5").details)["largest process"] == "314500K"
-    assert find(found, "9").ended is None
+    assert (dict(find(found, "5").details)["largest process"], find(found, "9").ended) == ("314500K", None)
 
 
 def sacct_line(id: str, state: str, code: str = "0:0", asked: str = "4Gn", used: str = "") -> str:

@@ -36,8 +36,7 @@ def test_usage_of_sacct_adds_the_steps() -> None:
     found = slurm.parse_usage(SACCT)
     assert found["12"] == JobUsage(600.0, 8, 3723.0, 6 << 30, 32 << 30, 4)  # three tasks of 2 GiB on each node
     assert found["13_4"] == JobUsage(60.0, 1, None, None, 500 << 20, None)  # nobody measured it
-    assert found["14"] == JobUsage()
-    assert len(found) == 3
+    assert (found["14"], len(found)) == (JobUsage(), 3)
 
 
 def test_usage_is_asked_once_for_all() -> None:

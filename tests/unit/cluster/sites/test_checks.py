@@ -121,8 +121,7 @@ def test_checks_spread_gpus_and_shorten_times() -> None:
 
 def test_checks_queues_with_and_without_gpus() -> None:
     problem = refuse("sdumont", queue="sequana_cpu", gpus_per_node=2, time=HOUR)
-    assert problem.message == "sequana_cpu at sdumont has no GPUs"
-    assert problem.hint == "try: --queue sequana_gpu"
+    assert (problem.message, problem.hint) == ("sequana_cpu at sdumont has no GPUs", "try: --queue sequana_gpu")
     problem = refuse("sdumont", queue="sequana_gpu", time=HOUR)
     assert "never start" in problem.message
     assert problem.hint == "try: --gpus 1"

@@ -198,8 +198,7 @@ def test_profiles_inherit_and_may_refine_what_they_hide(tmp_path: Path) -> None:
     write(tmp_path, "deeper", 'inherits = "zih-alpha"\ntitle = "Deeper"\n[environment]\nB = "2"\n')
     folders = (own, *FOLDERS)
     site = profile.load_site("zih-alpha", folders)
-    assert site.account == "p_x"
-    assert site.queues == load("zih-alpha").queues
+    assert (site.account, site.queues) == ("p_x", load("zih-alpha").queues)
     assert profile.load_site("deeper", folders).environment == (("A", "1"), ("B", "2"))
     sign = next(each for each in profile.list_signs(folders) if each.name == "deeper")
     assert sign.hostnames == load("zih-alpha").hostnames

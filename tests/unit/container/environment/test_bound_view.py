@@ -17,8 +17,7 @@ def test_bound_files_cover_those_of_the_image() -> None:
     host = TableView({"/project/more.sh": "A=host", "/project/run": "#!/bin/sh"})
     binds = [Bind("/project/more.sh", f"{ENV}/99-more.sh"), Bind("/project/run", "/.singularity.d/runscript")]
     view = BoundView(IMAGE, binds, host)
-    assert view.names(ENV) == ["90-environment.sh", "99-more.sh"]
-    assert view.read(f"{ENV}/99-more.sh") == b"A=host"
+    assert (view.names(ENV), view.read(f"{ENV}/99-more.sh")) == (["90-environment.sh", "99-more.sh"], b"A=host")
     assert view.read(f"{ENV}/90-environment.sh") == b"A=image"
     assert view.is_executable("/.singularity.d/runscript")
     assert (view.kind(f"{ENV}/99-more.sh"), view.kind(f"{ENV}/98.sh")) == ("f", "")
@@ -31,8 +30,7 @@ def test_bound_folder_hides_what_the_image_has_and_shows_what_lies_in_it(tmp_pat
     (tmp_path / "one.sh").write_text("C=1")
     binds = [Bind(str(tmp_path / "one.sh"), f"{ENV}/20.sh"), Bind(str(tmp_path / "env"), ENV)]
     view = BoundView(IMAGE, binds, DirectoryView("/"))
-    assert view.names(ENV) == ["10.sh", "20.sh"]
-    assert view.read(f"{ENV}/90-environment.sh") is None
+    assert (view.names(ENV), view.read(f"{ENV}/90-environment.sh")) == (["10.sh", "20.sh"], None)
     assert (view.read(f"{ENV}/10.sh"), view.read(f"{ENV}/20.sh")) == (b"B=1", b"C=1")
     assert view.can_use(f"{ENV}/10.sh")
 

@@ -53,8 +53,7 @@ exec "$@"
 def test_run_starts_entrypoint_and_command(entrypoint, command, arguments, expected, *, no_eval) -> None:
     image = make_image(entrypoint=entrypoint, command=command)
     payload = plan(image, verb="run", arguments=arguments, no_eval=no_eval)
-    assert payload.argv == expected
-    assert bool(payload.search) == ("/" not in expected[0])
+    assert (payload.argv, bool(payload.search)) == (expected, "/" not in expected[0])
 
 
 @settings(max_examples=40)
@@ -110,8 +109,7 @@ def test_shell_prefers_what_is_asked_for() -> None:
     payload = plan(make_image(shells=("/bin/sh",)), {"SHELL": "/bin/zsh"}, verb="shell", arguments=[])
     assert (payload.argv, payload.environ["SHELL"]) == (["/bin/sh"], "/bin/sh")
     payload = plan(make_image(more={"/bin/busybox": b""}), verb="shell", shell="/bin/busybox", arguments=[])
-    assert payload.argv == ["/bin/busybox"]
-    assert payload.environ["SINGULARITY_SHELL"] == "/bin/busybox"
+    assert (payload.argv, payload.environ["SINGULARITY_SHELL"]) == (["/bin/busybox"], "/bin/busybox")
     payload = plan(image, verb="shell", shell="/bin/zsh", arguments=[])
     assert payload.argv == ["/bin/bash", "--norc"]
     assert any("/bin/zsh" in text for text in payload.warnings)
@@ -138,8 +136,7 @@ def test_apps_have_their_own_scripts() -> None:
 
 def test_exec_looks_for_bare_words_along_the_containers_path() -> None:
     payload = plan(make_image("PATH=/opt/bin"), None, "prog", "-x")
-    assert payload.argv == ["prog", "-x"]
-    assert payload.search[0] == "/opt/bin"
+    assert (payload.argv, payload.search[0]) == (["prog", "-x"], "/opt/bin")
     assert plan(make_image(), None, "./prog").search == []
 
 

@@ -48,8 +48,7 @@ def test_environment_drops_host_variables_that_are_the_containers_business() -> 
     environ = plan(make_image(), {**host, "LD_DEBUG": "kept", "a.b": "odd"}).environ
     assert not {"BASH_FUNC_module%%", "KEDGE_STORE", "APPTAINER_SHELL", "IFS"} & set(environ)
     assert environ["a.b"] == "odd"  # no name for a shell, but one for a program
-    assert environ["HOME"] == "/home/user"
-    assert environ["LD_LIBRARY_PATH"] == "/.singularity.d/libs"
+    assert (environ["HOME"], environ["LD_LIBRARY_PATH"]) == ("/home/user", "/.singularity.d/libs")
     assert environ["LD_DEBUG"] == "kept"
 
 
@@ -109,8 +108,7 @@ def test_environment_requests_are_evaluated_once() -> None:
 )
 def test_environment_path_requests(asked: dict[str, str], expected: str) -> None:
     payload = plan(make_image(), {f"APPTAINERENV_{name}": value for name, value in asked.items()})
-    assert payload.environ["PATH"] == expected
-    assert payload.search == expected.split(":")
+    assert (payload.environ["PATH"], payload.search) == (expected, expected.split(":"))
     assert not [name for name in payload.environ if "USER_DEFINED" in name or "PREPEND" in name]
 
 
@@ -127,8 +125,7 @@ def test_environment_library_path_requests() -> None:
 def test_environment_names_that_cannot_be_asked_for_are_said() -> None:
     host = {"APPTAINERENV_HOME": "/q", "APPTAINERENV_A B": "x", "APPTAINERENV_UID": "4", "SINGULARITYENV_C": "c"}
     payload = plan(make_image(), host)
-    assert payload.environ["HOME"] == "/home/user"
-    assert payload.environ["C"] == "c"
+    assert (payload.environ["HOME"], payload.environ["C"]) == ("/home/user", "c")
     assert "UID" not in payload.environ
     assert [("HOME" in text, "--home" in text) for text in payload.warnings] == [(True, True), (False, False)]
     assert "'A B'" in payload.warnings[1]
@@ -267,8 +264,7 @@ def test_environment_apps_have_their_own() -> None:
 
 def test_environment_scripts_that_need_a_shell_get_the_images() -> None:
     payload = plan(make_image(environment="export A=$(date)"), {"SECRET": "s3cret"}, "prog", "arg")
-    assert payload.argv[0] == "/bin/sh"
-    assert payload.argv[-3:] == ["/.singularity.d/actions/exec", "prog", "arg"]
+    assert (payload.argv[0], payload.argv[-3:]) == ("/bin/sh", ["/.singularity.d/actions/exec", "prog", "arg"])
     assert not any("s3cret" in word or "date" in word for word in payload.argv)
     assert {name for name in payload.environ if not name.startswith("KEDGE_ACTION_")} == {"HOME", "PWD"}
     assert any("90-environment.sh needs a shell" in note for note in payload.notes)

@@ -37,8 +37,7 @@ def test_passwd_gets_a_line_for_the_caller() -> None:
 def test_group_gets_the_callers_groups() -> None:
     host = make_host(user="peer", groups=((7, "lab"), (1501, "peer"), (7, "lab")))
     assert identity.make_group(b"a:x:1:\nb:x:1501:q", host) == b"a:x:1:\nb:x:1501:q\nlab:x:7:peer\npeer:x:1501:peer\n"
-    assert identity.make_group(b"", make_host()) == b""
-    assert identity.make_group(None, host) is None
+    assert (identity.make_group(b"", make_host()), identity.make_group(None, host)) == (b"", None)
     groups = identity.find_groups(3999999999)
     assert 3999999999 not in [number for number, _ in groups]
     assert all(name for _, name in groups)
@@ -65,5 +64,4 @@ def test_user_that_no_database_knows_still_has_a_name(monkeypatch, environ, expe
         monkeypatch.delenv(name, raising=False)
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
-    assert identity.find_user(3999999999) == expected
-    assert identity.find_gecos(3999999999) == ""
+    assert (identity.find_user(3999999999), identity.find_gecos(3999999999)) == (expected, "")

@@ -15,17 +15,14 @@ IMAGE = TableView({"/etc/passwd": b"app:x:1000:50:App:/srv/app:/bin/sh\n", "/.si
 def test_step_payload_has_the_recipes_variables_and_home() -> None:
     options = RunOptions(arguments=["sh", "-c", "x"])
     payload = plan_step_payload(options, StepOptions({"environment": {"A": "$B"}, "user": "app"}), IMAGE, Additions())
-    assert payload.argv == ["sh", "-c", "x"]
-    assert set(payload.environ) == {"A", "PATH", "HOME"}
+    assert (payload.argv, set(payload.environ)) == (["sh", "-c", "x"], {"A", "PATH", "HOME"})
     assert (payload.environ["A"], payload.environ["HOME"]) == ("$B", "/srv/app")
     assert payload.user is not None
     assert "/usr/bin" in payload.search
     options = RunOptions(arguments=["/bin/x"])
     given = {"HOME": "/h", "PATH": "/a::/b"}
     payload = plan_step_payload(options, StepOptions({"environment": given}), IMAGE, Additions())
-    assert payload.environ == given
-    assert payload.user is None
-    assert payload.search == []
+    assert (payload.environ, payload.user, payload.search) == (given, None, [])
     options.arguments = ["x"]
     assert plan_step_payload(options, StepOptions({"environment": given}), IMAGE, Additions()).search == [
         "/a",
@@ -45,7 +42,6 @@ def test_step_payload_has_the_drivers_libraries() -> None:
 
     assert environ()["LD_LIBRARY_PATH"] == "/.singularity.d/libs"
     assert environ(LD_LIBRARY_PATH="/a:/b")["LD_LIBRARY_PATH"] == "/a:/b:/.singularity.d/libs"
-    assert environ(A="recipe")["A"] == "recipe"
-    assert environ()["NVIDIA_X"] == "1"
+    assert (environ(A="recipe")["A"], environ()["NVIDIA_X"]) == ("recipe", "1")
     additions.prepend_library_path = ["/compat"]
     assert environ(LD_LIBRARY_PATH="/a")["LD_LIBRARY_PATH"] == "/compat:/a:/.singularity.d/libs"

@@ -26,8 +26,7 @@ def test_scratch_is_in_memory_without_a_work_folder(tmp_path) -> None:
     found = plan(tmp_path)
     assert (found.binds, found.memory, found.folders, found.workdir) == ([], [], [], "")
     found = plan(tmp_path, scratch=["/a,/b/c/", "/d"])
-    assert found.memory == ["/a", "/b/c", "/d"]
-    assert found.binds == []
+    assert (found.memory, found.binds) == (["/a", "/b/c", "/d"], [])
     assert plan(tmp_path, workdir=".").folders == []
 
 

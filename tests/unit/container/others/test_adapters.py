@@ -83,8 +83,7 @@ def test_every_option_has_a_rule_for_every_runtime() -> None:
 
 def test_apptainer_plain_exec_and_words_in_their_places() -> None:
     found = plan("apptainer")
-    assert found.argv == ["apptainer", "exec", "/i.sif", "tool", "a b"]
-    assert found.environ == ENVIRON
+    assert (found.argv, found.environ) == (["apptainer", "exec", "/i.sif", "tool", "a b"], ENVIRON)
     assert (found.notes, found.refused) == ([], [])
     words = set(plan("apptainer", compat=True).argv)
     assert {"--contain", "--pid", "--ipc", "--cleanenv", "--no-init", "--no-umask", "--no-eval"} < words
@@ -179,8 +178,7 @@ def test_enroot_plain_exec() -> None:
     assert has_words(found.argv, "--mount", f"/data/run:/data/run:none:{options}")
     assert has_words(found.argv, "--env", "SECRET")
     at = found.argv.index("/i.sqsh")
-    assert found.argv[at + 1 : at + 3] == ["/bin/sh", "-c"]
-    assert found.argv[-2:] == ["/bin/tool", "a b"]
+    assert (found.argv[at + 1 : at + 3], found.argv[-2:]) == (["/bin/sh", "-c"], ["/bin/tool", "a b"])
     assert "cd /data/run" in found.environ["KEDGE_LINES"]
     assert found.environ["ENROOT_MOUNT_HOME"] == "n"
 

@@ -57,8 +57,7 @@ def test_selection_what_others_number_stays() -> None:
         assert "CUDA_VISIBLE_DEVICES" not in additions.variables
     tree = {path: x for path, x in make_driver_tree().items() if "/gpus/" not in path}
     additions = plan(tree, contain=True, NVIDIA_VISIBLE_DEVICES="GPU-9999")
-    assert cards_of(additions) == ["/dev/nvidia0"]
-    assert additions.warnings == []
+    assert (cards_of(additions), additions.warnings) == (["/dev/nvidia0"], [])
 
 
 @each_row("value", ["", "-1", "NoDevFiles"])
@@ -86,11 +85,9 @@ def test_selection_injectors_variable_limits_too(value: str) -> None:
 def test_selection_unlike_cards_are_not_counted() -> None:
     tree = make_driver_tree(models=("Tesla T4", "NVIDIA A100-SXM4-80GB"))
     additions = plan(tree, contain=True, CUDA_VISIBLE_DEVICES="0")
-    assert len(cards_of(additions)) == 2
-    assert additions.variables["CUDA_VISIBLE_DEVICES"] == "0"
+    assert (len(cards_of(additions)), additions.variables["CUDA_VISIBLE_DEVICES"]) == (2, "0")
     by_bus = plan(tree, contain=True, CUDA_VISIBLE_DEVICES="0", CUDA_DEVICE_ORDER="PCI_BUS_ID")
-    assert cards_of(by_bus) == ["/dev/nvidia1"]
-    assert by_bus.variables["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    assert (cards_of(by_bus), by_bus.variables["CUDA_DEVICE_ORDER"]) == (["/dev/nvidia1"], "PCI_BUS_ID")
 
 
 def mig_tree() -> dict[str, bytes | str | None]:
@@ -115,8 +112,7 @@ def test_selection_mig_parts_get_their_nodes() -> None:
     additions = plan(mig_tree(), contain=True, CUDA_VISIBLE_DEVICES=wanted)
     assert len(cards_of(additions)) == 4
     assert "/dev/nvidia-caps" in additions.devices
-    assert additions.variables["CUDA_VISIBLE_DEVICES"] == wanted
-    assert additions.warnings == []
+    assert (additions.variables["CUDA_VISIBLE_DEVICES"], additions.warnings) == (wanted, [])
     additions = plan(mig_tree(), contain=True, NVIDIA_VISIBLE_DEVICES="0:1")
     assert cards_of(additions) == ["/dev/nvidia3"]
     assert len([path for path in additions.devices if "caps/" in path]) == 4

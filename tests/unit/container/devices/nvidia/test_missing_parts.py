@@ -90,8 +90,7 @@ def test_rocm_takes_devices_libraries_and_programs() -> None:
     assert additions.devices == ["/dev/kfd", "/dev/dri"]
     assert {name for _, name in additions.libraries} == set(names) - {"libc.so.6"}
     assert [bind.destination for bind in additions.binds] == ["/usr/bin/rocm-smi"]
-    assert additions.variables == {"ROCR_VISIBLE_DEVICES": "1"}
-    assert additions.warnings == []
+    assert (additions.variables, additions.warnings) == ({"ROCR_VISIBLE_DEVICES": "1"}, [])
 
 
 @with_rows(
