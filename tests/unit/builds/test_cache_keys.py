@@ -43,10 +43,8 @@ def test_key_of_a_run_is_the_same(other: RunStep) -> None:
 
 
 @with_rows(
-    replace(RUN, argv=("/bin/sh", "-c", "make all")),
-    replace(RUN, argv=("/bin/sh -c", "make")),
-    replace(RUN, environment=(("A", "2"),)),
-    replace(RUN, environment=(("A", "1"),)),
+    *(replace(RUN, argv=("/bin/sh", "-c", "make all")), replace(RUN, argv=("/bin/sh -c", "make"))),
+    *(replace(RUN, environment=(("A", "2"),)), replace(RUN, environment=(("A", "1"),))),
     replace(RUN, environment=(("A", "1"), ("http_proxy", "http://b"))),
     replace(RUN, environment=(("A", "1"), ("HTTP_PROXY", "http://a"))),
     *(replace(RUN, directory="/"), replace(RUN, user=""), replace(RUN, stdin=b"x"), replace(RUN, network="none")),

@@ -27,12 +27,9 @@ def test_kind_by_name(name: str, kind: str) -> None:
 @each_row(
     ("text", "kind"),
     [
-        ("bootstrap: docker\n", "definition"),
-        ("# comment\n\n  From : debian\n", "definition"),
-        ("%post\n", "definition"),
-        ("# syntax=docker/dockerfile:1\n", "dockerfile"),
-        ("# comment\nARG A=1\n", "dockerfile"),
-        ("from debian\r\n", "dockerfile"),
+        *(("bootstrap: docker\n", "definition"), ("# comment\n\n  From : debian\n", "definition")),
+        *(("%post\n", "definition"), ("# syntax=docker/dockerfile:1\n", "dockerfile")),
+        *(("# comment\nARG A=1\n", "dockerfile"), ("from debian\r\n", "dockerfile")),
         ("FROM \\\n debian", "dockerfile"),
     ],
 )

@@ -45,11 +45,8 @@ def test_typed_changes_are_kept(text: str) -> None:
     ("DEBIAN_FRONTEND=x apt-get -q install gcc", "DEBIAN_FRONTEND=x apt-get -q install -y gcc"),
     ("apt-get install -y gcc", "apt-get install -y gcc"),
     ("apt-get -y install gcc", "apt-get -y install gcc"),
-    ("apt install gcc -qy", "apt install gcc -qy"),
-    ("conda install numpy", "conda install -y numpy"),
-    ("dnf install gcc", "dnf install -y gcc"),
-    ("apt update", "apt update"),
-    ("pip install y", "pip install y"),
+    *(("apt install gcc -qy", "apt install gcc -qy"), ("conda install numpy", "conda install -y numpy")),
+    *(("dnf install gcc", "dnf install -y gcc"), ("apt update", "apt update"), ("pip install y", "pip install y")),
 )
 def test_typed_installers_that_asked_get_an_answer(typed: str, written: str) -> None:
     assert select(typed) == [written]

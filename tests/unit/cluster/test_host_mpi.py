@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,7 @@ from kedge.cluster.mpi import CRAY, INTEL, MPICH, OPEN_MPI
 from tests.builders.rows import each_row, with_rows
 
 
-def put_program(path: Path, text: str) -> Path:
+def put_program(path, text: str):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
@@ -32,7 +31,7 @@ def test_mpi_answers_of_launchers(answer: str, expected: tuple[str, str] | None)
     assert parse_answer(answer) == expected
 
 
-def test_mpi_launcher_is_not_run_where_files_tell(tmp_path: Path) -> None:
+def test_mpi_launcher_is_not_run_where_files_tell(tmp_path) -> None:
     mark = tmp_path / "was-run"
     put_program(tmp_path / "ompi/bin/mpirun", f"touch {mark}; exit 1")
     (tmp_path / "ompi/share/openmpi").mkdir(parents=True)
@@ -54,7 +53,7 @@ def test_mpi_launcher_is_not_run_where_files_tell(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_mpi_header_beside_the_launcher_tells(tmp_path: Path, header: str, title: str) -> None:
+def test_mpi_header_beside_the_launcher_tells(tmp_path, header: str, title: str) -> None:
     put_program(tmp_path / "bin/mpiexec", "exit 1")
     (tmp_path / "include").mkdir()
     (tmp_path / "include/mpi.h").write_text(header)
@@ -62,13 +61,13 @@ def test_mpi_header_beside_the_launcher_tells(tmp_path: Path, header: str, title
     assert found.title == title
 
 
-def test_mpi_launcher_is_asked_where_no_file_tells(tmp_path: Path) -> None:
+def test_mpi_launcher_is_asked_where_no_file_tells(tmp_path) -> None:
     put_program(tmp_path / "bin/mpirun", "echo 'Intel(R) MPI Library for Linux* OS, Version 2021.9 Build 1'")
     found = find_mpi({"PATH": str(tmp_path / "bin")}, deadline=10)
     assert (found.title, found.source) == ("Intel MPI 2021.9", "'mpirun --version'")
 
 
-def test_mpi_launcher_that_hangs_costs_its_deadline(tmp_path: Path) -> None:
+def test_mpi_launcher_that_hangs_costs_its_deadline(tmp_path) -> None:
     put_program(tmp_path / "bin/mpirun", "exec sleep 60")
     began = time.monotonic()
     found = find_mpi({"PATH": f"{tmp_path}/bin:/usr/bin:/bin"}, deadline=0.3)
@@ -86,12 +85,12 @@ def test_mpi_launcher_that_hangs_costs_its_deadline(tmp_path: Path) -> None:
         ("python/3.11", None),
     ],
 )
-def test_mpi_of_modules_without_a_launcher(tmp_path: Path, modules: str, title: str | None) -> None:
+def test_mpi_of_modules_without_a_launcher(tmp_path, modules: str, title: str | None) -> None:
     found = find_mpi({"PATH": str(tmp_path), "LOADEDMODULES": modules})
     assert (found.title if found else None) == title
 
 
-def test_mpi_of_cray_is_told_by_its_variable_and_none_is_none(tmp_path: Path) -> None:
+def test_mpi_of_cray_is_told_by_its_variable_and_none_is_none(tmp_path) -> None:
     found = find_mpi({"PATH": str(tmp_path), "CRAY_MPICH_VERSION": "8.1.28"})
     assert (found.family, found.version) == (CRAY, "8.1.28")
     assert find_mpi({"PATH": str(tmp_path)}) is None

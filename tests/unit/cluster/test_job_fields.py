@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import datetime
-from typing import Any
 
 import pytest
 
@@ -18,7 +17,7 @@ from kedge.errors import InvalidJob
 from tests.builders.rows import with_rows
 
 
-def read(name: str, value: object) -> Any:
+def read(name: str, value: object):
     return read_value(BY_NAME[name], value)[name]
 
 
@@ -100,7 +99,7 @@ def test_values_of_files_are_read() -> None:
     ("array", {(1.5,): "not a list"}),
     ("dependencies", {12: "a list of jobs", (12,): "must be text"}),
 )
-def test_values_refusals_say_what_is_wrong(name: str, refused: dict[Any, str]) -> None:
+def test_values_refusals_say_what_is_wrong(name: str, refused) -> None:
     for value, message in refused.items():
         refuse_value(name, list(value) if isinstance(value, tuple) else value, message)
 
@@ -157,7 +156,7 @@ TORCHRUN = {"command": ("a",), "parallel": Parallel.TORCHRUN}
     ("mail_on", [{"mail_on": ("never",)}]),
     ("dependencies", [{"dependencies": (Dependency(DependencyKind.AFTER_OK, id),)} for id in ("1,singleton", "")]),
 )
-def test_rules_find_the_contradiction(field: str, all_fields: list[dict[str, Any]]) -> None:
+def test_rules_find_the_contradiction(field: str, all_fields) -> None:
     for fields in all_fields:
         job = Job(**{"image": "x", **fields})
         assert [problem.field for problem in find_problems(job)] == [field], fields
@@ -195,7 +194,7 @@ def test_rules_say_what_is_wrong_and_what_to_write_instead(job: Job, message: st
     {"name": 'a\n"$(x)"', "setup": ("a\nb",), "environment": (("A", "\n$()"),), "output": "{name}/{id}_{index}.out"},
     *({**TORCHRUN, "nodes": 2, "tasks": 2, "gpus_per_node": 4}, {**TORCHRUN, "tasks": 2}),
 )
-def test_rules_leave_what_is_sound(fields: dict[str, Any]) -> None:
+def test_rules_leave_what_is_sound(fields) -> None:
     job = Job(**{"image": "x", **fields})
     assert check_job(job) is job
     assert check_job(Job(nodes=2), needs_command=False), "an interactive one needs no command"

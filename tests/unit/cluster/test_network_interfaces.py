@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -50,7 +49,7 @@ ADDRESSES6 = (
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Path:
+def node(tmp_path):
     links = {
         **{"lo": "772 unknown 0x9", "eno1": "1 up 0x1003 1000", "ib0": "32 up 0x1003 200000"},
         "docker0": "1 down 0x1003",
@@ -68,7 +67,7 @@ def node(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_interfaces_of_a_node(node: Path) -> None:
+def test_interfaces_of_a_node(node) -> None:
     found = {each.name: each for each in read_interfaces(str(node))}
     assert list(found) == ["docker0", "eno1", "ib0", "lo"]
     assert found["ib0"].kind is LinkKind.INFINIBAND
@@ -85,7 +84,7 @@ def test_interfaces_of_a_node(node: Path) -> None:
     assert choose_interface(tuple(found.values())).name == "ib0"
 
 
-def test_interfaces_without_their_files(tmp_path: Path, node: Path) -> None:
+def test_interfaces_without_their_files(tmp_path, node) -> None:
     assert read_interfaces(str(tmp_path / "nowhere")) == ()
     for name in ("route", "fib_trie", "ipv6_route", "if_inet6"):
         (node / "proc/net" / name).unlink()
@@ -93,7 +92,7 @@ def test_interfaces_without_their_files(tmp_path: Path, node: Path) -> None:
 
 
 @each_row("text", ["\0\xff" * 999, "eno1 " * 99, "|-- x\n /32 host LOCAL", "z" * 32 + " 40 a b c d e f g eno1"])
-def test_interfaces_files_with_nonsense(node: Path, text: str) -> None:
+def test_interfaces_files_with_nonsense(node, text: str) -> None:
     for name in ("route", "fib_trie", "ipv6_route", "if_inet6"):
         (node / "proc/net" / name).write_text(text)
     assert len(read_interfaces(str(node))) == 4

@@ -16,10 +16,8 @@ from tests.builders.rows import each_row, with_rows
 
 
 @with_rows(
-    ("task_gres", "srun", Rank(3, 4, 1, 2, 1, 2)),
-    ("task_uneven", "srun", Rank(4, 5, 0, 1, 2, 3)),
-    ("task_pmi2", "srun", Rank(3, 4, 0, 1, 1, 2)),
-    ("task_pmix", "srun", Rank(3, 4, 0, 1, 1, 2)),
+    *(("task_gres", "srun", Rank(3, 4, 1, 2, 1, 2)), ("task_uneven", "srun", Rank(4, 5, 0, 1, 2, 3))),
+    *(("task_pmi2", "srun", Rank(3, 4, 0, 1, 1, 2)), ("task_pmix", "srun", Rank(3, 4, 0, 1, 1, 2))),
     ("task_on_some_nodes", "srun", Rank(1, 2, 0, 1, 1, 2)),
     ("shell_in_job", "srun", Rank(0, 1, 0, 1, 0, 1)),
 )

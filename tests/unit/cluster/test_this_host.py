@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 
@@ -14,13 +13,13 @@ from tests.builders.rows import each_row
 
 
 @pytest.fixture
-def devices(tmp_path: Path) -> str:
+def devices(tmp_path) -> str:
     for name in ("nvidia0", "nvidia1", "nvidia10", "nvidiactl", "nvidia-uvm", "null"):
         (tmp_path / name).touch()
     return str(tmp_path)
 
 
-def test_this_host_and_its_gpus(devices: str, tmp_path: Path) -> None:
+def test_this_host_and_its_gpus(devices: str, tmp_path) -> None:
     assert list_gpus(devices) == ("0", "1", "10")
     assert list_gpus(str(tmp_path / "nowhere")) == ()
     assert count_visible({}, devices) == 3

@@ -3,20 +3,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kedge.container.facts import Bind
 from kedge.container.flags import BIND_GRAMMAR, MOUNT_GRAMMAR, collect_binds, parse_bind, parse_mount
 from kedge.container.options import RunOptions
 from kedge.errors import KedgeError, UsageError
 from tests.builders.rows import with_rows
 
 
-def show(bind: Bind) -> str:
+def show(bind) -> str:
     """`SOURCE DESTINATION OPTIONS`, short enough for a table."""
     words = [bind.source, bind.destination, *(["ro"] if bind.readonly else [])]
     words += [f"image-src={bind.image_source}"] if bind.image_source else []
@@ -103,10 +100,8 @@ def test_binds_mount_grammar(spec: str, expected: list[str]) -> None:
     ("src=,dst=/x", "the source is missing"),
     ("type=tmpfs,dst=/x", "the type 'tmpfs' is not supported, only 'bind'; --scratch makes an empty directory"),
     ("type=volume,src=/a,dst=/x", "the type 'volume' is not supported"),
-    ("src=/a,dst=/x,foo=bar", "unknown key 'foo'"),
-    ("src=/a,dst=/x,RO", "unknown key 'RO'"),
-    ("type=bind, src=/a,dst=/x", "unknown key ' src'"),
-    ("src=/a,dst=/x,", "unknown key ''"),
+    *(("src=/a,dst=/x,foo=bar", "unknown key 'foo'"), ("src=/a,dst=/x,RO", "unknown key 'RO'")),
+    *(("type=bind, src=/a,dst=/x", "unknown key ' src'"), ("src=/a,dst=/x,", "unknown key ''")),
     ("src=/a,dst=x", "the destination 'x' is not an absolute path; write /x"),
     ("src=/a,dst=/x,bind-propagation=rshared", "kedge cannot set the propagation"),
     ("src=/a,dst=/x,image-src", "'image-src' is empty"),
@@ -153,7 +148,7 @@ def test_binds_first_to_a_place_counts_and_the_other_is_said() -> None:
     ]
 
 
-def test_binds_libraries_and_a_folder_called_tilde(tmp_path: Path) -> None:
+def test_binds_libraries_and_a_folder_called_tilde(tmp_path) -> None:
     options = RunOptions(contain_libs=["/usr/lib/liba.so.1, /opt/libb.so"])
     assert [show(bind) for bind in collect_binds(options, {}, "/")] == [
         "/usr/lib/liba.so.1 /.singularity.d/libs/liba.so.1 ro",

@@ -8,7 +8,6 @@ import ctypes
 import errno
 import os
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -47,7 +46,7 @@ def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @contextlib.contextmanager
-def swapping(root: Path) -> Iterator[None]:
+def swapping(root: Path):
     """The directory and the link of the tree change places all the time; at the end they are where they were."""
     has_ended = threading.Event()
     exchange, place = ctypes.CDLL(None).renameat2, os.open(root, OPEN_DIRECTORY)

@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from kedge.container.missing_proc import explain_missing_proc
 
 
-def test_proc_that_is_not_there_or_restricted_is_said_to_be(tmp_path: Path) -> None:
+def test_proc_that_is_not_there_or_restricted_is_said_to_be(tmp_path) -> None:
     assert explain_missing_proc() is None
     problem = explain_missing_proc(str(tmp_path / "self/fd"))
     assert problem.message.endswith("kedge cannot read /proc/self/fd (No such file or directory)")

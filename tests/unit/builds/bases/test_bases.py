@@ -3,9 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from kedge.base.image_format import ImageFormat
@@ -18,9 +15,7 @@ from kedge.builds.step_values import Base, RecipePlace
 from kedge.errors import ImageNotFound, InvalidRecipe
 from kedge.image.formats.oci.writer import write_docker_archive, write_layout, write_oci_archive
 from kedge.image.registry.access_options import AccessOptions
-from kedge.image.sources.image_source import LayeredImage
 from kedge.image.sources.open_local import open_local_image
-from kedge.image.store.store import Store
 from kedge.image.workplace import Workplace
 from kedge.image.write_image import WriteOptions, write_image
 from kedge.system.outside import Outside
@@ -36,23 +31,23 @@ SECTION = {"Env": ["PATH=/bin", "A=b"], "Cmd": ["/bin/sh"]}
 
 
 @pytest.fixture(name="workplace")
-def make_workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workplace:
+def make_workplace(tmp_path, monkeypatch: pytest.MonkeyPatch) -> Workplace:
     monkeypatch.setenv("KEDGE_NODEDIR", str(tmp_path / "node"))
     environ = {"HOME": str(tmp_path), "KEDGE_CACHEDIR": str(tmp_path / "cache"), "KEDGE_ARCH": "arm64"}
     return Workplace(Settings.load({}, environ), access=AccessOptions(no_https=True))
 
 
 @pytest.fixture(name="store")
-def make_store(workplace: Workplace) -> Iterator[Store]:
+def make_store(workplace: Workplace):
     with workplace.open_store() as store:
         yield store
 
 
-def list_paths(image: LayeredImage | None) -> set[str]:
+def list_paths(image) -> set[str]:
     return {path.decode() for path, _ in walk(image.fill(MemorySink()))}
 
 
-def test_base_scratch_is_empty(workplace: Workplace, store: Store) -> None:
+def test_base_scratch_is_empty(workplace: Workplace, store) -> None:
     opened = open_base(Base(PLACE, "scratch"), workplace, store)
     assert (opened.open_image(), opened.unpack(), opened.section) == (None, None, {})
 
@@ -78,7 +73,7 @@ def test_base_in_an_archive_keeps_layers_and_config(kind, tmp_path, workplace, s
 
 @pytest.mark.parametrize("form", [ImageFormat.SIF, ImageFormat.SANDBOX, ImageFormat.SQUASHFS])
 def test_base_without_layers_becomes_one_layer_known_by_its_content(
-    form: ImageFormat, tmp_path: Path, workplace: Workplace, store: Store, monkeypatch: pytest.MonkeyPatch
+    form: ImageFormat, tmp_path, workplace: Workplace, store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Platform, "host", lambda: workplace.platform)  # what a tree without programs is taken for
     write_layout(tmp_path / "layout", [make_image([FILES], section=SECTION)])
@@ -100,7 +95,7 @@ def test_base_without_layers_becomes_one_layer_known_by_its_content(
     assert keys[0] == keys[1]
 
 
-def test_base_in_a_registry_needs_no_layer_before_it_is_opened(workplace: Workplace, store: Store) -> None:
+def test_base_in_a_registry_needs_no_layer_before_it_is_opened(workplace: Workplace, store) -> None:
     image = make_image([FILES], section=SECTION)
     with FakeRegistry() as registry:
         blobs = [b"".join(layer.open()) for layer in image.layers]
@@ -124,7 +119,7 @@ def test_base_in_a_registry_needs_no_layer_before_it_is_opened(workplace: Workpl
         open_base(Base(PLACE, "docker", f"{registry.name}/team/other:1"), workplace, store, policy="never")
 
 
-def test_base_that_was_asked_about_a_moment_ago_is_not_asked_about_again(tmp_path: Path, store: Store) -> None:
+def test_base_that_was_asked_about_a_moment_ago_is_not_asked_about_again(tmp_path, store) -> None:
     environ = {"HOME": str(tmp_path), "KEDGE_ARCH": "arm64", "KEDGE_NOHTTPS": "1"}
     workplace = Workplace(Settings.load({}, environ))
     image = make_image([FILES], section=SECTION)
@@ -170,10 +165,8 @@ def test_base_reference_from_a_header(agent: str, text: str, fields: dict[str, s
 @each_row(
     ("agent", "text", "message"),
     [
-        ("shub", "a/b", "closed in 2021"),
-        ("docker", "", "needs a 'From:' line"),
-        ("docker", "UPPER/case:tag", "Dockerfile:1:1"),
-        ("magic", "x", "unknown"),
+        *(("shub", "a/b", "closed in 2021"), ("docker", "", "needs a 'From:' line")),
+        *(("docker", "UPPER/case:tag", "Dockerfile:1:1"), ("magic", "x", "unknown")),
         ("docker", "a:b:c:d", "Dockerfile:1:1"),
     ],
 )

@@ -9,7 +9,6 @@ import pytest
 
 from kedge.builds.convert.convert_recipe import convert_recipe
 from kedge.builds.read_recipe import read_recipe
-from kedge.builds.step_values import Recipe
 from kedge.errors import InvalidRecipe
 from tests.builders.matrices import EVERY
 from tests.builders.rows import each_row
@@ -45,7 +44,7 @@ CMD ["y z"]
 """
 
 
-def describe(recipe: Recipe) -> list[tuple[str, str, str, tuple[int, ...]]]:
+def describe(recipe) -> list[tuple[str, str, str, tuple[int, ...]]]:
     return [(stage.name, stage.base.agent, stage.base.reference, stage.needs) for stage in recipe.stages]
 
 

@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 from kedge.builds.convert.convert_recipe import convert_recipe
-from kedge.builds.convert.notes import ConvertedRecipe
 from kedge.builds.definition.parse import parse_stages
 from kedge.builds.definition.plan import make_recipe
 from tests.builders.rows import with_rows
 
 
-def convert(text: str) -> ConvertedRecipe:
+def convert(text: str):
     converted = convert_recipe(text, "Dockerfile", "dockerfile")
     make_recipe(converted.text, "x.def")
     return converted

@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 from kedge.builds.convert.convert_recipe import convert_recipe
-from kedge.builds.convert.notes import ConvertedRecipe
 from kedge.builds.dockerfile.plan import make_recipe
 from tests.builders.rows import each_row, with_rows
 
 HEADER = "Bootstrap: docker\nFrom: debian:12\n"
 
 
-def convert(text: str) -> ConvertedRecipe:
+def convert(text: str):
     converted = convert_recipe(text, "x.def", "definition")
     make_recipe(converted.text, "Dockerfile")
     return converted

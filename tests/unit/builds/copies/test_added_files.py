@@ -7,8 +7,6 @@ import bz2
 import gzip
 import lzma
 import os
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 import zstandard
@@ -29,14 +27,14 @@ from tests.builders.rows import with_rows
 from tests.fakes.http_server import FakeServer, Recorded, Reply
 
 PLACE = RecipePlace("Dockerfile", 3)
-CODECS: dict[str, Callable[[bytes], bytes]] = {
+CODECS = {
     **{"tar": bytes, "tar.gz": gzip.compress, "tar.bz2": bz2.compress, "tar.xz": lzma.compress},
     "tar.zst": zstandard.ZstdCompressor().compress,
 }
 
 
 @pytest.fixture(name="added")
-def make_added(tmp_path: Path) -> Iterator[AddedFiles]:
+def make_added(tmp_path):
     environ = {"HOME": str(tmp_path), "KEDGE_CACHEDIR": str(tmp_path / "cache")}
     workplace = Workplace(Settings.load({}, environ))
     with workplace.open_store() as store, AddedFiles(workplace, store) as added:
@@ -47,7 +45,7 @@ def add(source: str, destination: str, **options: object) -> CopyStep:
     return CopyStep(PLACE, "ADD", (source,), destination, is_addition=True, **options)  # type: ignore[arg-type]
 
 
-def run(step: CopyStep, folder: Path, added: AddedFiles, base: Path | None = None) -> dict[str, bytes]:
+def run(step: CopyStep, folder, added: AddedFiles, base=None) -> dict[str, bytes]:
     target = base or folder.parent / "empty"
     target.mkdir(exist_ok=True)
     root, source = make_copy(step, open_context(folder), view_directory(target), added)
@@ -61,7 +59,7 @@ def find(root: Node, path: str) -> Node:
 
 
 @pytest.mark.parametrize("ending", CODECS)
-def test_add_unpacks_every_codec(ending: str, tmp_path: Path, added: AddedFiles) -> None:
+def test_add_unpacks_every_codec(ending: str, tmp_path, added: AddedFiles) -> None:
     tar = build.layer(
         build.file("d/file", b"content", mode=0o4711, owner=(3, 4)),
         build.symlink("link", "d/file"),
@@ -85,12 +83,12 @@ def test_add_unpacks_every_codec(ending: str, tmp_path: Path, added: AddedFiles)
     "data",
     [b"", b"text", b"\x1f\x8b\x08garbage that is none", gzip.compress(b"no tar" * 500), bytes(2048), b"x" * 1024],
 )
-def test_add_copies_what_is_no_archive(data: bytes, tmp_path: Path, added: AddedFiles) -> None:
+def test_add_copies_what_is_no_archive(data: bytes, tmp_path, added: AddedFiles) -> None:
     write_tree(tmp_path / "context", {"file": data})
     assert run(add("file", "/t/"), tmp_path / "context", added) == {"t": b"", "t/file": data}
 
 
-def test_add_unpack_option(tmp_path: Path, added: AddedFiles) -> None:
+def test_add_unpack_option(tmp_path, added: AddedFiles) -> None:
     tar = build.layer(build.file("x", b"1"))
     write_tree(tmp_path / "context", {"a.tar": tar})
     assert run(add("a.tar", "/t/", unpacks=False), tmp_path / "context", added)["t/a.tar"] == tar
@@ -115,7 +113,7 @@ def test_add_refuses_hostile_archives(members, problem, tmp_path, added) -> None
     assert "Dockerfile:3" in str(raised.value.context)  # type: ignore[attr-defined]
 
 
-def test_add_writes_through_links_of_the_image_inside_it_only(tmp_path: Path, added: AddedFiles) -> None:
+def test_add_writes_through_links_of_the_image_inside_it_only(tmp_path, added: AddedFiles) -> None:
     write_tree(tmp_path / "context", {"a.tar": build.layer(build.folder("lib"), build.file("lib/x", b"1"))})
     write_tree(tmp_path / "base", {"lib": "-> ../../../usr/lib", "usr/lib/y": b""})
     files = run(add("a.tar", "/"), tmp_path / "context", added, tmp_path / "base")
@@ -123,7 +121,7 @@ def test_add_writes_through_links_of_the_image_inside_it_only(tmp_path: Path, ad
     assert "lib" not in files
 
 
-def test_add_drops_whiteouts_of_archives(tmp_path: Path, added: AddedFiles) -> None:
+def test_add_drops_whiteouts_of_archives(tmp_path, added: AddedFiles) -> None:
     write_tree(tmp_path / "context", {"a.tar": build.layer(build.file(".wh.etc", b""), build.file("x", b"1"))})
     assert run(add("a.tar", "/"), tmp_path / "context", added) == {"x": b"1"}
 
@@ -142,7 +140,7 @@ class Site:
         return Reply(200, self.body, {**self.headers, "Content-Type": "text/html"})
 
 
-def test_add_fetches_a_file_and_asks_whether_it_changed(tmp_path: Path, added: AddedFiles) -> None:
+def test_add_fetches_a_file_and_asks_whether_it_changed(tmp_path, added: AddedFiles) -> None:
     site = Site()
     (tmp_path / "context").mkdir()
     origin = open_context(tmp_path / "context")
@@ -163,7 +161,7 @@ def test_add_fetches_a_file_and_asks_whether_it_changed(tmp_path: Path, added: A
             assert digest_copy(step, origin, again) != first
 
 
-def test_add_with_a_checksum(tmp_path: Path, added: AddedFiles) -> None:
+def test_add_with_a_checksum(tmp_path, added: AddedFiles) -> None:
     import hashlib
 
     site = Site()

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from kedge.builds import step_values
@@ -35,7 +33,7 @@ install
 """
 
 
-def plan(text: str, section: dict[str, Any] | None = None, **arguments: Any) -> tuple[step_values.Step, ...]:
+def plan(text: str, section=None, **arguments) -> tuple[step_values.Step, ...]:
     recipe = make_recipe(text, "x.def", step_values.BuildArguments(**arguments))
     return recipe.target.plan(section or {}).steps
 
@@ -139,7 +137,7 @@ def test_plan_stage_to_copy_from_does_not_depend_on_the_others() -> None:
 
 
 @each_row(("section", "runs"), [({"Env": ["A=b"]}, True), ({"Cmd": ["ls"]}, True), ({}, False)])
-def test_plan_images_of_registries_run_their_arguments(section: dict[str, Any], runs: bool) -> None:
+def test_plan_images_of_registries_run_their_arguments(section, runs: bool) -> None:
     step = write_foundation(step_values.RecipePlace("a.def", 1), section, keeps=False)
     (script,) = (file.data.decode() for file in step.files if file.path.endswith("/runscript"))
     assert ('exec "$@"' in script) is runs

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
 
 from kedge.builds.dockerfile.plan import make_recipe
 from kedge.builds.dockerfile.syntax import dump_syntax, read_syntax
@@ -51,7 +50,7 @@ PIECES = [
 ]
 
 
-def mutate(dice: random.Random) -> Iterator[str]:
+def mutate(dice: random.Random):
     """Parts of the seed with odd pieces in odd places, and pieces alone."""
     lines = SEED.split("\n")
     while True:

@@ -160,9 +160,7 @@ def test_instructions_health(text: str, check: dict[str, object]) -> None:
 
 
 @with_rows(
-    ("ONBUILD RUN a", "RUN a"),
-    ("  onbuild   copy a b", "copy a b"),
-    ("ONBUILD RUN a \\\n  b", "RUN a   b"),
+    *(("ONBUILD RUN a", "RUN a"), ("  onbuild   copy a b", "copy a b"), ("ONBUILD RUN a \\\n  b", "RUN a   b")),
     ("ONBUILD RUN <<EOF\na\nEOF", "RUN <<EOF\na\nEOF"),
 )
 def test_instructions_onbuild_keeps_the_text(text: str, expression: str) -> None:

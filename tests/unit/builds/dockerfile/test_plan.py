@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from kedge.builds import step_values
@@ -16,16 +14,16 @@ from tests.builders.rows import each_row, with_rows
 PATH = f"PATH={DEFAULT_PATH}"
 
 
-def read(text: str, **given: Any) -> step_values.Recipe:
+def read(text: str, **given) -> step_values.Recipe:
     return make_recipe(
         text, "D", step_values.BuildArguments(build_platform="linux/amd64", target_platform="linux/arm64/v8", **given)
     )
 
 
-def plan(text: str, section: dict[str, Any] | None = None, **given: Any) -> step_values.StagePlan:
+def plan(text: str, section=None, **given) -> step_values.StagePlan:
     """The plan of the target, whose base stages are planned first."""
     recipe = read(text, **given)
-    sections: dict[int, Any] = {}
+    sections = {}
     made = step_values.StagePlan((), {})
     for stage in recipe.stages:
         made = stage.plan(sections[stage.base.stage] if stage.base.stage is not None else section or {})
@@ -33,18 +31,18 @@ def plan(text: str, section: dict[str, Any] | None = None, **given: Any) -> step
     return made
 
 
-def runs(text: str, section: dict[str, Any] | None = None, **given: Any) -> step_values.RunStep:
+def runs(text: str, section=None, **given) -> step_values.RunStep:
     """The last RUN of a file."""
     return [step for step in plan(text, section, **given).steps if isinstance(step, step_values.RunStep)][-1]
 
 
-def copies(text: str, section: dict[str, Any] | None = None) -> step_values.CopyStep:
+def copies(text: str, section=None) -> step_values.CopyStep:
     step = plan(f"FROM x AS x\nFROM a\n{text}", section).steps[-1]
     assert isinstance(step, step_values.CopyStep)
     return step
 
 
-SECTIONS: dict[str, dict[str, Any]] = {
+SECTIONS = {
     # instructions: what the section has beside PATH, for a base without a config
     "ENV a=1 b=$a": {"Env": [PATH, "a=1", "b="]},
     "ENV a=1\nENV b=$a a=2 c=${a}x": {"Env": [PATH, "a=2", "b=1", "c=1x"]},
@@ -115,7 +113,7 @@ def test_plan_the_config_of_the_base_is_kept() -> None:
     ("EXPOSE 2", {"ExposedPorts": {"1/tcp": {}, "2/tcp": {}}}),
     ("USER 0", {"User": "0"}),
 )
-def test_plan_instructions_change_the_config_of_the_base(text: str, changes: dict[str, Any]) -> None:
+def test_plan_instructions_change_the_config_of_the_base(text: str, changes) -> None:
     expected = {key: value for key, value in (BASE | changes).items() if value and key != "Hostname"}
     assert plan(f"FROM a\n{text}", BASE).section == expected
 
@@ -282,7 +280,7 @@ def test_plan_stages_have_names_or_numbers() -> None:
     assert caught.value.hint == "stages: stage-0, named, stage-2"
 
 
-COPIES: dict[str, dict[str, Any]] = {
+COPIES = {
     "COPY a b /c/": {"sources": ("a", "b"), "destination": "/c/"},
     "COPY a b /c/ ": {"sources": ("a", "b"), "destination": "/c/"},
     "COPY a .": {"sources": ("a",), "destination": "/w/"},
@@ -323,18 +321,14 @@ def test_plan_copies(text: str) -> None:
 
 
 @with_rows(
-    ("COPY http://a/b /c", "COPY cannot fetch"),
-    ("COPY git@a:b.git /c", "COPY cannot fetch"),
-    ("COPY --chmod=888 a b", "not a mode"),
-    ("COPY --chmod=77777 a b", "not a mode"),
+    *(("COPY http://a/b /c", "COPY cannot fetch"), ("COPY git@a:b.git /c", "COPY cannot fetch")),
+    *(("COPY --chmod=888 a b", "not a mode"), ("COPY --chmod=77777 a b", "not a mode")),
     ("COPY --chmod=u:x a b", "not a mode"),
     ("ADD --checksum=sha256:1 a b", "--checksum is for addresses"),
     ("ADD --checksum=sha256:1 http://a http://b c", "--checksum is for one source"),
     *(('COPY "a b', "double quote"), ("EXPOSE 99999", "not a port"), ("STOPSIGNAL SIGNOTHING", "not a signal")),
-    ("VOLUME $nothing", "empty value"),
-    ('ENV a="${b?must be set}"', "b: must be set"),
-    ("RUN --mount=type=$nothing,target=/a b", "type="),
-    ("COPY <<EOF /a\n${b\nEOF", "not a substitution"),
+    *(("VOLUME $nothing", "empty value"), ('ENV a="${b?must be set}"', "b: must be set")),
+    *(("RUN --mount=type=$nothing,target=/a b", "type="), ("COPY <<EOF /a\n${b\nEOF", "not a substitution")),
 )
 def test_plan_values_that_cannot_be_are_refused(text: str, message: str) -> None:
     with pytest.raises(InvalidRecipe) as caught:

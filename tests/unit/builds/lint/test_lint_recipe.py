@@ -70,9 +70,7 @@ DOCKERFILES = [
     ("library-path-overwritten", "FROM nvidia/cuda:12\nENV LD_LIBRARY_PATH=/x", "", ":$LD_LIBRARY_PATH"),
     ("private-directory", UBUNTU + "ENV PATH=", "/root/bin:$PATH", "/opt/bin:$PATH"),
     (
-        "hidden-by-mount",
-        "FROM a:1\n",
-        'COPY run.sh /tmp/\nENTRYPOINT ["/tmp/run.sh"]',
+        *("hidden-by-mount", "FROM a:1\n", 'COPY run.sh /tmp/\nENTRYPOINT ["/tmp/run.sh"]'),
         'ENTRYPOINT ["/opt/run.sh", "--log", "/tmp/x"]',
     ),
 ]

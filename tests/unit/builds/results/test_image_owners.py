@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from kedge.base.tree import Node, NodeKind
 from kedge.builds.commit import TreeOwners, open_owners
 from kedge.image.layers.unpack_squashfs import make_mode_usable
@@ -31,7 +29,7 @@ def test_owners_and_modes_of_changed_files_are_restored() -> None:
         assert (node.uid, node.gid, node.mode) == (5, 6, 0o700)
 
 
-def test_owners_of_a_directory_are_not_asked(tmp_path: Path) -> None:
+def test_owners_of_a_directory_are_not_asked(tmp_path) -> None:
     workplace = Workplace(Settings.load({}, {"HOME": str(tmp_path)}))
     with open_owners(str(tmp_path), workplace) as owners:
         assert not isinstance(owners, TreeOwners)

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from kedge.builds.build import read_lock, write_lock
@@ -14,7 +12,7 @@ from tests.builders.rows import each_row
 BASES = {"docker://b:1": "sha256:" + "b" * 64, "docker://a:1": "sha256:" + "a" * 64}
 
 
-def test_lock_is_written_sorted_read_again_and_not_touched_unchanged(tmp_path: Path) -> None:
+def test_lock_is_written_sorted_read_again_and_not_touched_unchanged(tmp_path) -> None:
     path = tmp_path / "lock"
     assert read_lock(path) == {}
     write_lock(path, BASES)
@@ -28,7 +26,7 @@ def test_lock_is_written_sorted_read_again_and_not_touched_unchanged(tmp_path: P
 
 
 @each_row("text", ["", "{", "[]", "{}", '{"version": 2, "bases": {}}', '{"version": 1, "bases": []}', "\0"])
-def test_other_files_are_refused(tmp_path: Path, text: str) -> None:
+def test_other_files_are_refused(tmp_path, text: str) -> None:
     path = tmp_path / "lock"
     path.write_text(text)
     with pytest.raises(InvalidRecipe, match="not a lock file"):

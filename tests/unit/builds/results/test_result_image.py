@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import BinaryIO
 
 import pytest
 
@@ -33,7 +31,7 @@ def add_layer(store: Store, name: bytes) -> StepLayer:
     root = Node(NodeKind.DIRECTORY)
     root.children[name] = Node(NodeKind.FILE, 0o644)
 
-    def write(file: BinaryIO) -> LayerResult:
+    def write(file) -> LayerResult:
         return write_layer(root, CopiedContent(), file, "zstd", holds_whiteouts=True)
 
     return StepLayer(*store.add_layer(write))
@@ -45,7 +43,7 @@ def make_build(store: Store, created: int = 1_000_000_000) -> FinishedBuild:
     return FinishedBuild(result, RECIPE, '{"kedge": "1"}', created)
 
 
-def test_config_has_layers_history_and_time(tmp_path: Path) -> None:
+def test_config_has_layers_history_and_time(tmp_path) -> None:
     store = Store(tmp_path / "cache")
     build = make_build(store)
     image = open_result(build, store)
@@ -59,7 +57,7 @@ def test_config_has_layers_history_and_time(tmp_path: Path) -> None:
     assert image.record.recipe == RECIPE.text
 
 
-def test_config_and_manifest_say_what_was_built(tmp_path: Path) -> None:
+def test_config_and_manifest_say_what_was_built(tmp_path) -> None:
     store = Store(tmp_path / "cache")
     build = make_build(store)
     base = replace(BASE, reference="docker://host/base:1", digest=f"sha256:{'1' * 64}")
@@ -74,7 +72,7 @@ def test_config_and_manifest_say_what_was_built(tmp_path: Path) -> None:
     assert open_result(build, store).manifest.annotations == {}
 
 
-def test_history_names_every_layer_over_a_base_without_one(tmp_path: Path) -> None:
+def test_history_names_every_layer_over_a_base_without_one(tmp_path) -> None:
     store = Store(tmp_path / "cache")
     below = open_result(make_build(store), store)
     below.config = replace(below.config, history=())
@@ -85,12 +83,12 @@ def test_history_names_every_layer_over_a_base_without_one(tmp_path: Path) -> No
     assert len(entries) == len(image.manifest.layers)
 
 
-def test_same_build_is_the_same_image(tmp_path: Path) -> None:
+def test_same_build_is_the_same_image(tmp_path) -> None:
     first, second = (open_result(make_build(store), store) for store in (Store(tmp_path / "a"), Store(tmp_path / "b")))
     assert (first.manifest.raw, first.config_bytes) == (second.manifest.raw, second.config_bytes)
 
 
-def test_key_depends_on_all_that_is_in_the_image(tmp_path: Path) -> None:
+def test_key_depends_on_all_that_is_in_the_image(tmp_path) -> None:
     store = Store(tmp_path)
     build = make_build(store)
     other = build.result.state.after("RUN y", add_layer(store, b"y"))
@@ -107,7 +105,7 @@ def test_key_depends_on_all_that_is_in_the_image(tmp_path: Path) -> None:
     assert build.key == make_build(Store(tmp_path / "again")).key
 
 
-def test_image_is_kept_whole_in_the_cache(tmp_path: Path) -> None:
+def test_image_is_kept_whole_in_the_cache(tmp_path) -> None:
     store = Store(tmp_path / "a")
     image = open_result(make_build(store), store)
     elsewhere = Store(tmp_path / "b")
@@ -118,7 +116,7 @@ def test_image_is_kept_whole_in_the_cache(tmp_path: Path) -> None:
     assert all(elsewhere.has_blob(blob.digest, blob.size) for blob in (*manifest.layers, manifest.config))
 
 
-def test_layer_with_other_bytes_is_not_kept(tmp_path: Path) -> None:
+def test_layer_with_other_bytes_is_not_kept(tmp_path) -> None:
     store = Store(tmp_path / "a")
     image = open_result(make_build(store), store)
     image.layers = (LayerSource("bad", image.layers[0].digest, image.layers[0].diff_id, lambda: iter([b"other"])),)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,7 @@ from kedge.image.layers.owners import OwnerTable, RecordedOwner
 from tests.builders.copy_cases import write_tree
 
 
-def hide(path: Path) -> None:
+def hide(path) -> None:
     """A whiteout, as overlays have it."""
     try:
         os.mknod(path, 0o020000, os.makedev(0, 0))
@@ -22,7 +21,7 @@ def hide(path: Path) -> None:
 
 
 @pytest.fixture(name="view")
-def make_view(tmp_path: Path) -> MergedView:
+def make_view(tmp_path) -> MergedView:
     write_tree(tmp_path / "base", {
         "etc/a": b"base", "etc/b": b"base", "etc/c": b"base", "opaque/old": b"", "file": b"", "dir/x": b"",
         "lib": "-> usr/lib", "usr/lib/x": b"lib", "gone/deep/x": b"",
@@ -54,7 +53,7 @@ def test_view_gives_recorded_owners(view: MergedView) -> None:
     assert (node.uid, node.gid) == (5, 6)
 
 
-def test_view_stays_inside(tmp_path: Path) -> None:
+def test_view_stays_inside(tmp_path) -> None:
     write_tree(tmp_path / "x", {"a": b"", "b": b"", "sub/b": b"", "out": "-> ../../../etc/passwd", "loop": "-> loop"})
     view = view_directory(tmp_path / "x")
     assert (view.names("/"), view.kind("/sub/b"), view.kind("/out")) == (["a", "b", "loop", "out", "sub"], "f", "")

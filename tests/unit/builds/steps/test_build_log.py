@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from kedge.builds.request import StepLabel
 from kedge.builds.steps.build_log import BuildLog, StepOutput
 from tests.builders.rows import each_row
@@ -22,7 +20,7 @@ def write(log: BuildLog, pieces: list[bytes], secrets: list[bytes] | None = None
     return b"".join(shown), list(output.last)
 
 
-def test_log_has_all_lines_with_their_step(tmp_path: Path) -> None:
+def test_log_has_all_lines_with_their_step(tmp_path) -> None:
     log = BuildLog(None, tmp_path / "logs")
     assert log.path is None
     assert not (tmp_path / "logs").exists()
@@ -33,7 +31,7 @@ def test_log_has_all_lines_with_their_step(tmp_path: Path) -> None:
     assert log.path.stat().st_mode & 0o777 == 0o600
 
 
-def test_only_the_newest_logs_are_kept(tmp_path: Path) -> None:
+def test_only_the_newest_logs_are_kept(tmp_path) -> None:
     for number in range(60):
         (tmp_path / f"20200101-{number:06}-1.log").touch()
     write(BuildLog(None, tmp_path), [b"x\n"])
@@ -41,7 +39,7 @@ def test_only_the_newest_logs_are_kept(tmp_path: Path) -> None:
     assert not (tmp_path / "20200101-000000-1.log").exists()
 
 
-def test_log_of_the_users_choice(tmp_path: Path) -> None:
+def test_log_of_the_users_choice(tmp_path) -> None:
     log = BuildLog(tmp_path / "mine", tmp_path / "logs")
     write(log, [b"x"])
     assert (tmp_path / "mine").read_text() == "[builder 3/7] x\n"
@@ -49,7 +47,7 @@ def test_log_of_the_users_choice(tmp_path: Path) -> None:
 
 
 @each_row("size", [1, 2, 3, 5, 100])
-def test_secrets_are_masked_wherever_pieces_end(tmp_path: Path, size: int) -> None:
+def test_secrets_are_masked_wherever_pieces_end(tmp_path, size: int) -> None:
     text = b"a secret: hunter22hunter2 and hunter2\nhunt hunte\nhunter23\nabcdef\nhunter2"
     pieces = [text[start : start + size] for start in range(0, len(text), size)]
     shown, last = write(BuildLog(None, tmp_path), pieces, [b"hunter2", b"hunter22\n", b"abc", b"abcd", b"cdef"])

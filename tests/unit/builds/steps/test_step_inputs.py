@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -33,7 +32,7 @@ def make_state(key: str = "base", platform: str = "linux/amd64", *layers: str) -
 
 
 @pytest.fixture(autouse=True)
-def context(tmp_path: Path) -> Path:
+def context(tmp_path):
     write_tree(tmp_path / "context", {"a": b"1", "b": b"2"})
     return tmp_path / "context"
 
@@ -41,7 +40,7 @@ def context(tmp_path: Path) -> Path:
 class Keys:
     """Keys of steps in a state; each is that of a new build, which has read nothing yet."""
 
-    def __init__(self, context: Path) -> None:
+    def __init__(self, context) -> None:
         self.context = context
         self.state = make_state()
         self.stage = make_state("stage")
@@ -57,7 +56,7 @@ class Keys:
 
 
 @pytest.fixture
-def keys(context: Path) -> Keys:
+def keys(context) -> Keys:
     return Keys(context)
 
 

@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import time
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -263,7 +262,7 @@ def test_plan_comes_to_every_job(wanted: list[ResourceAmount]) -> None:
             return
 
 
-def test_machine_counts_gpus(tmp_path: Path) -> None:
+def test_machine_counts_gpus(tmp_path) -> None:
     for name in ("nvidia1", "nvidia0", "nvidia10", "nvidiactl", "nvidia-uvm"):
         (tmp_path / name).touch()
     assert read_machine({}, str(tmp_path)).gpus == ("0", "1", "10")

@@ -79,11 +79,8 @@ def test_pbs_running_job() -> None:
     assert job.ended is None
     assert job.reason.endswith("(hnode001:ncpus=192:ngpus=8)+(hnode002:ncpus=192:ngpus=8)"), "lines go on behind a tab"
     assert job.details == (
-        ("resources_used.walltime", "00:05:00"),
-        ("resources_used.mem", "4096kb"),
-        ("resources_used.cput", "00:10:00"),
-        ("Resource_List.select", "2:ncpus=192:ngpus=8"),
-        ("project", "grp"),
+        *(("resources_used.walltime", "00:05:00"), ("resources_used.mem", "4096kb")),
+        *(("resources_used.cput", "00:10:00"), ("Resource_List.select", "2:ncpus=192:ngpus=8"), ("project", "grp")),
     )
     [billed] = PBS.parse_list(f"{RUNNING.rstrip()}\n    Account_Name = lab\n    array_state_count = Queued:1\n")
     assert billed.details[4:] == (("array_state_count", "Queued:1"), ("project", "grp"), ("Account_Name", "lab"))

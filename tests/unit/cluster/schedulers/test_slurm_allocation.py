@@ -23,13 +23,9 @@ def read(name: str, host: str = "", gpus: int = 0, **changes: str) -> Allocation
     *(("exclusive", "8 8", "8 8", "4 4"), ("cpus_per_task", "1 1", "4 4", "0 0"), ("gres", "2 2", "2 2", "2 2")),
     *(("gpus_per_node", "2 2", "2 2", "2 2"), ("gpus_per_task", "2 2", "2 2", "2 2")),
     *(("gpus", "1 1", "1 1", "3 1"), ("task_gres", "2 2", "2 2", "2 2")),
-    ("task_gpus_per_task", "2 2", "2 2", "2 2"),
-    ("task_gpus", "2 2", "2 2", "3 1"),
-    ("task_uneven", "3 1 1", "3 1 1", "0 0 0"),
-    ("task_on_some_nodes", "4 1 1", "4 1 1", "0 0 0"),
-    ("shell_in_job", "1 1", "1 1", "0 0"),
-    ("salloc", "2 2", "2 2", "1 1"),
-    ("array", "1", "1", "0"),
+    *(("task_gpus_per_task", "2 2", "2 2", "2 2"), ("task_gpus", "2 2", "2 2", "3 1")),
+    *(("task_uneven", "3 1 1", "3 1 1", "0 0 0"), ("task_on_some_nodes", "4 1 1", "4 1 1", "0 0 0")),
+    *(("shell_in_job", "1 1", "1 1", "0 0"), ("salloc", "2 2", "2 2", "1 1"), ("array", "1", "1", "0")),
 )
 def test_allocation(name: str, tasks: str, cpus: str, gpus: str) -> None:
     nodes = read(name).nodes

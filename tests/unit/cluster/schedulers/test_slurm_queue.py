@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
-from types import FrameType
 
 import pytest
 from hypothesis import given, settings
@@ -123,11 +121,11 @@ def test_squeue_times_are_also_read_in_the_usual_form() -> None:
     assert (list_one(start="N/A").started, list_one(start="07:39:57").started) == (None, None)
 
 
-def count_calls(work: Callable[[], object]) -> int:
+def count_calls(work) -> int:
     """How many functions, of Python and of C, a piece of work calls: its cost on a machine of any speed and load."""
     calls = 0
 
-    def count(_frame: FrameType, event: str, _argument: object) -> None:
+    def count(_frame, event: str, _argument: object) -> None:
         nonlocal calls
         calls += event in ("call", "c_call")
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -24,17 +23,17 @@ HOUR, DAY, GIGA = 3600, 86400, 1 << 30
 SDUMONT = {"HOME": "/prj/project/user", "SCRATCH": "/scratch/project/user"}
 
 
-def check(site: str, *, interactive: bool = False, **values: Any) -> Checked:
+def check(site: str, *, interactive: bool = False, **values) -> Checked:
     return check_request(Job(**values), SITES[site], interactive=interactive)
 
 
-def refuse(site: str, *, interactive: bool = False, **values: Any) -> RequestRefused:
+def refuse(site: str, *, interactive: bool = False, **values) -> RequestRefused:
     with pytest.raises(RequestRefused) as caught:
         check(site, interactive=interactive, **values)
     return caught.value
 
 
-def refuse_at(site: Site, job: Job | None = None, **surroundings: Any) -> RequestRefused:
+def refuse_at(site: Site, job: Job | None = None, **surroundings) -> RequestRefused:
     with pytest.raises(RequestRefused) as caught:
         check_request(job or Job(), site, **surroundings)
     return caught.value
@@ -421,7 +420,7 @@ def test_checks_paths_that_nodes_do_not_see() -> None:
         check_request(job, SITES["sdumont"], environ={"HOME": "/prj/p"}, paths=["/prj/p"])
 
 
-def some(*choices: Any) -> st.SearchStrategy[Any]:
+def some(*choices):
     return st.sampled_from((None, *choices))
 
 
@@ -454,7 +453,7 @@ def list_paths(job: Job) -> list[str]:
 
 def refuse_or_serve(job: Job, site: Site, *, interactive: bool) -> None:
     """A request is served as it is filled in, or what is proposed instead is served."""
-    around: dict[str, Any] = {"interactive": interactive, "environ": SDUMONT}
+    around = {"interactive": interactive, "environ": SDUMONT}
     nearest = nearest_request(job, site, paths=list_paths(job), **around)
     try:
         checked = check_request(job, site, paths=list_paths(job), **around)

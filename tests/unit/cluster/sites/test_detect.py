@@ -56,15 +56,10 @@ def test_detect_knows_sites_by_variables() -> None:
 
 
 @with_rows(
-    ({}, "", "", "local"),
-    ({}, "sbatch", "", "generic-slurm"),
-    ({"SLURM_CONF": "/x"}, "", "", "generic-slurm"),
-    ({}, "qconf", "", "generic-gridengine"),
-    ({"SGE_ROOT": "/x"}, "", "", "generic-gridengine"),
-    ({}, "pbsnodes", "", "generic-pbs"),
-    ({}, "", "/etc/pbs.conf", "generic-pbs"),
-    ({"PBS_CONF_FILE": "/x"}, "", "", "generic-pbs"),
-    ({}, "sbatch qconf pbsnodes", "", "generic-slurm"),
+    *(({}, "", "", "local"), ({}, "sbatch", "", "generic-slurm"), ({"SLURM_CONF": "/x"}, "", "", "generic-slurm")),
+    *(({}, "qconf", "", "generic-gridengine"), ({"SGE_ROOT": "/x"}, "", "", "generic-gridengine")),
+    *(({}, "pbsnodes", "", "generic-pbs"), ({}, "", "/etc/pbs.conf", "generic-pbs")),
+    *(({"PBS_CONF_FILE": "/x"}, "", "", "generic-pbs"), ({}, "sbatch qconf pbsnodes", "", "generic-slurm")),
     ({"SGE_ROOT": "/x"}, "sbatch qconf", "", "generic-gridengine"),  # Slurm's programs, but nothing set up
     ({"SGE_ROOT": "/x"}, "sbatch qconf", "/etc/slurm/slurm.conf", "generic-slurm"),
     ({"SGE_ROOT": "/x", "SLURM_CONF": "/y"}, "sbatch qconf", "", "generic-slurm"),

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -94,12 +92,8 @@ def test_discover_slurm_limits_of_partitions_users_and_qualities_of_service() ->
 
 
 @with_rows(
-    ("gpu:a100:4", (("a100", 4),)),
-    ("gpu:a100:4(S:0-1)", (("a100", 4),)),
-    ("gpu:4", (("", 4),)),
-    ("gpu:tesla:no_consume:2", (("tesla", 2),)),
-    ("gpu", (("", 1),)),
-    ("gpu:a100", (("a100", 1),)),
+    *(("gpu:a100:4", (("a100", 4),)), ("gpu:a100:4(S:0-1)", (("a100", 4),)), ("gpu:4", (("", 4),))),
+    *(("gpu:tesla:no_consume:2", (("tesla", 2),)), ("gpu", (("", 1),)), ("gpu:a100", (("a100", 1),))),
     ("gpu:a100_1g.5gb:7,gpu:a100:1,mps:400", (("a100_1g.5gb", 7), ("a100", 1))),
     ("(null)", ()),
     ("", ()),
@@ -240,7 +234,7 @@ def test_discover_profiles_are_read_back_as_they_were_written(site: Site) -> Non
 
 
 @each_row("path", sorted(SHIPPED.glob("*.toml")), ids=lambda path: path.stem)
-def test_discover_shipped_profiles_are_read_back_too(path: Path) -> None:
+def test_discover_shipped_profiles_are_read_back_too(path) -> None:
     site = load_site(path.stem, (ProfileDirectory(SHIPPED, "shipped"),))
     assert make_site(parse_profile(write_profile(site), "x"), site.name, site.origin) == site
 

@@ -7,7 +7,6 @@ The sentences are free; their figures are not.
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from kedge.cluster.job import IndexRange, Job, JobArray, Parallel
 from kedge.cluster.site import Queue, Site
@@ -25,7 +24,7 @@ MEGA, GIGA, HOUR, DAY = 1 << 20, 1 << 30, 3600, 86400
 Found = tuple[str, list[str], str | None, int]
 
 
-def ask(job: Job, *, queue: Queue, scheduler: str = "slurm", around: Any = None, **site: Any) -> QueueRequest:
+def ask(job: Job, *, queue: Queue, scheduler: str = "slurm", around=None, **site) -> QueueRequest:
     return QueueRequest(job, Site("site", "", scheduler, **site), queue, **(around or {}))
 
 
@@ -39,7 +38,7 @@ def show(request: QueueRequest, finding: UnmetRequest) -> Found:
     return finding.limit, re.findall(r"\d+\w?", finding.reason), changes, finding.cost
 
 
-def queue(**values: Any) -> Queue:
+def queue(**values) -> Queue:
     return Queue("queue", **values)
 
 

@@ -9,14 +9,12 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-from pathlib import Path
 
 from kedge.base.frozen import replace
 from kedge.base.release import VERSION
 from kedge.cluster.job import IndexRange, Job, JobArray, Parallel
 from kedge.cluster.schedulers.backend import ScriptContext
 from kedge.cluster.schedulers.choose import find_backend
-from kedge.cluster.site import Site
 from kedge.cluster.sites.check_request import check_request
 from kedge.cluster.sites.profile import find_folders, list_sites, load_site
 from kedge.errors import RequestRefused
@@ -41,13 +39,13 @@ BASE = Job(
 )
 
 
-def largest_node(site: Site, nodes: int = 1) -> int:
+def largest_node(site, nodes: int = 1) -> int:
     """GPUs of the node with the most of them; generic sites do not say, and there four are asked for."""
     wide = [each for each in site.queues if min(each.max_nodes or nodes, each.nodes or nodes) >= nodes]
     return max((each.gpus_per_node or 0 for each in wide), default=0) or 4
 
 
-def make_requests(site: Site) -> dict[str, Job]:
+def make_requests(site) -> dict[str, Job]:
     """The six requests, with as many GPUs as the site has in a node."""
     gpus, of_two = largest_node(site), largest_node(site, 2)
     return {
@@ -101,7 +99,7 @@ def _hide_python(argv: list[str]) -> list[str]:
     return ["KEDGE", *argv[len(own) :]] if argv[: len(own)] == own else argv
 
 
-def name_golden(site: str, request: str) -> Path:
+def name_golden(site: str, request: str):
     return GOLDEN / site / f"{request}.sh"
 
 

@@ -8,7 +8,6 @@ import json
 import pytest
 
 from kedge.container.devices import plan_devices
-from kedge.container.facts import Additions, ImageFacts
 from kedge.container.options import RunOptions
 from kedge.errors import DeviceProblem
 from tests.builders.gpu_hosts import make_compat_image, make_driver_tree, make_host, make_image
@@ -121,9 +120,7 @@ def host_tree() -> Tree:
     return tree | {"/opt/vendor/lib/libx.so": b"", "/dev/vendor/port0": "", "/etc/cdi/vendor.json": json.dumps(VENDOR)}
 
 
-def plan(
-    *names: str, tree: Tree | None = None, image: ImageFacts | None = None, folders: tuple[str, ...] = ()
-) -> Additions:
+def plan(*names: str, tree: Tree | None = None, image=None, folders: tuple[str, ...] = ()):
     options = RunOptions(device=list(names), cdi_dirs=list(folders))
     return plan_devices(options, make_host(host_tree() if tree is None else tree), image or make_image())
 

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from kedge.container.environment.bound_view import BoundView
 from kedge.container.facts import Bind
 from kedge.system.views import DirectoryView, TableView
@@ -24,7 +22,7 @@ def test_bound_files_cover_those_of_the_image() -> None:
     assert view.resolve("/l/b") == "/a/b"
 
 
-def test_bound_folder_hides_what_the_image_has_and_shows_what_lies_in_it(tmp_path: Path) -> None:
+def test_bound_folder_hides_what_the_image_has_and_shows_what_lies_in_it(tmp_path) -> None:
     (tmp_path / "env").mkdir()
     (tmp_path / "env/10.sh").write_text("B=1")
     (tmp_path / "one.sh").write_text("C=1")
@@ -35,7 +33,7 @@ def test_bound_folder_hides_what_the_image_has_and_shows_what_lies_in_it(tmp_pat
     assert view.can_use(f"{ENV}/10.sh")
 
 
-def test_bound_links_do_not_lead_to_files_of_the_host(tmp_path: Path) -> None:
+def test_bound_links_do_not_lead_to_files_of_the_host(tmp_path) -> None:
     """Whoever can write a bound directory must not get variables out of a file that only the host has."""
     (tmp_path / "env").mkdir()
     (tmp_path / "secrets.env").write_text("TOKEN=x")

@@ -41,10 +41,8 @@ exec "$@"
 @each_row(
     ("entrypoint", "command", "arguments", "expected"),
     [
-        ((), ("a", "b"), [], ["a", "b"]),
-        ((), ("a", "b"), ["x", "y z"], ["x", "y z"]),
-        (("/e", "-f"), (), [], ["/e", "-f"]),
-        (("/e", "-f"), (), ["x"], ["/e", "-f", "x"]),
+        *(((), ("a", "b"), [], ["a", "b"]), ((), ("a", "b"), ["x", "y z"], ["x", "y z"])),
+        *((("/e", "-f"), (), [], ["/e", "-f"]), (("/e", "-f"), (), ["x"], ["/e", "-f", "x"])),
         *((("/e",), ("a",), [], ["/e", "a"]), (("/e",), ("a",), ["x"], ["/e", "x"]), ((), (), [], ["/bin/sh"])),
         ((), (), ["ls"], ["ls"]),
     ],
@@ -144,10 +142,8 @@ def test_exec_looks_for_bare_words_along_the_containers_path() -> None:
     ("config", "expected"),
     [
         ({"config": {"WorkingDir": "/work space"}}, "/work space"),
-        ({"config": {"WorkingDir": '/w"q'}}, '/w"q'),
-        ({"config": {"WorkingDir": "/"}}, ""),
-        ({"config": {"WorkingDir": ""}}, ""),
-        ({"config": {"WorkingDir": "relative"}}, ""),
+        *(({"config": {"WorkingDir": '/w"q'}}, '/w"q'), ({"config": {"WorkingDir": "/"}}, "")),
+        *(({"config": {"WorkingDir": ""}}, ""), ({"config": {"WorkingDir": "relative"}}, "")),
         ({"config": {"WorkingDir": "/right"}, "container_config": {"WorkingDir": "/wrong"}}, "/right"),
         ({"config": {"Labels": {"x": '"WorkingDir": "/wrong"'}}}, ""),
         ({"config": None}, ""),

@@ -10,9 +10,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -178,7 +176,7 @@ def _lines() -> st.SearchStrategy[str]:
     return st.one_of(export, assign, condition, st.builds("unset {}".format, NAMES), st.just("# it's a comment"))
 
 
-def take(evaluate: Callable[[str], Any], texts: list[str]) -> dict[str, Any]:
+def take(evaluate, texts: list[str]):
     """What our reader makes of those of the texts that it takes."""
     taken = {}
     for text in texts:

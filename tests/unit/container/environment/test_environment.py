@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -165,9 +164,7 @@ def test_environment_driver_libraries_come_after_the_images() -> None:
 
 
 @with_rows(
-    ("A=1,B=2", {"A": "1", "B": "2"}),
-    ("A=1,2", {"A": "1,2"}),
-    ('"A=1,2",B=3', {"A": "1,2", "B": "3"}),
+    *(("A=1,B=2", {"A": "1", "B": "2"}), ("A=1,2", {"A": "1,2"}), ('"A=1,2",B=3', {"A": "1,2", "B": "3"})),
     ('"A=a ""b""",B=3', {"A": 'a "b"', "B": "3"}),
     *(("A=x=y", {"A": "x=y"}), ("A=", {"A": ""}), ("=v", {}), ('A="1,2"', {"A": '"1,2'})),
 )
@@ -207,7 +204,7 @@ def test_environment_file_that_is_missing_is_an_error() -> None:
         plan(make_image(), env_file=["/no/such"])
 
 
-def test_environment_file_may_be_a_pipe_of_the_shell(tmp_path: Path) -> None:
+def test_environment_file_may_be_a_pipe_of_the_shell(tmp_path) -> None:
     path = tmp_path / "vars"
     path.write_text("A=piped\n")
     with path.open("rb") as stream:

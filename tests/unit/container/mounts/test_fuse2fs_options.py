@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from kedge.container.mounts.ext3 import ExtImage, choose_options
 from tests.builders.rows import each_row
 
 
 @each_row(("library", "has_old"), [(b"libfuse.so.2", True), (b"libfuse3.so.4", False)])
-def test_options_are_those_that_the_library_knows(tmp_path: Path, library: bytes, has_old: bool) -> None:
+def test_options_are_those_that_the_library_knows(tmp_path, library: bytes, has_old: bool) -> None:
     program = tmp_path / "fuse2fs"
     program.write_bytes(b"\x7fELF" + library + b"\0norecovery\0")
     options = choose_options(str(program), ExtImage("/x.img", 4096, 0, writable=False)).split(",")

@@ -90,10 +90,8 @@ def plan_binds() -> PlanRequest:
     request = make_request(cwd="/scratch/job", home="/data:/home/me", no_mount=["/etc/hosts"])
     request.binds = [
         Bind("/data/file", "/mnt/deep/file", readonly=True),
-        Bind("/dev/infiniband", "/dev/infiniband"),
-        Bind("/nowhere", "/optional", is_optional=True),
-        Bind("/scratch", "/mnt"),
-        Bind("/", "/host"),
+        *(Bind("/dev/infiniband", "/dev/infiniband"), Bind("/nowhere", "/optional", is_optional=True)),
+        *(Bind("/scratch", "/mnt"), Bind("/", "/host")),
     ]
     request.store = "/var/tmp/kedge"
     return request

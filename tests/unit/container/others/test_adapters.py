@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import stat
-from pathlib import Path
 
 import pytest
 
@@ -192,7 +191,7 @@ def test_enroot_words(options: dict[str, object], words: list[str]) -> None:
     assert has_words(plan("enroot", **options).argv, *words)
 
 
-def test_enroot_values_of_several_lines_travel_in_one(tmp_path: Path) -> None:
+def test_enroot_values_of_several_lines_travel_in_one(tmp_path) -> None:
     """Enroot keeps variables in a file, a line for each, and takes away quotes that go around a value."""
     found = plan("enroot", environ={**ENVIRON, "TWO": "a\\n'\nb", "QUOTED": '"x"'})
     assert not has_words(found.argv, "--env", "QUOTED")
@@ -322,7 +321,7 @@ def test_apptainer_gets_what_kedge_refuses_but_no_instances() -> None:
     assert plan("apptainer", verb="start").refused[0][0] == "'start'"
 
 
-def test_runtime_that_is_unknown_or_missing_is_named(tmp_path: Path) -> None:
+def test_runtime_that_is_unknown_or_missing_is_named(tmp_path) -> None:
     with pytest.raises(UsageError, match="'docker'"):
         find_runtime("docker", {"PATH": "/usr/bin"})
     with pytest.raises(RuntimeUnsuited) as caught:
@@ -331,7 +330,7 @@ def test_runtime_that_is_unknown_or_missing_is_named(tmp_path: Path) -> None:
     assert "module load enroot" in str(caught.value.hint)
 
 
-def test_program_is_found_by_name_and_by_path(tmp_path: Path) -> None:
+def test_program_is_found_by_name_and_by_path(tmp_path) -> None:
     program = tmp_path / "ch-run"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
@@ -342,7 +341,7 @@ def test_program_is_found_by_name_and_by_path(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs real root")
 @pytest.mark.parametrize("folder", ["libexec", "lib"])
-def test_setuid_apptainer_is_found_by_its_starter(tmp_path: Path, folder: str) -> None:
+def test_setuid_apptainer_is_found_by_its_starter(tmp_path, folder: str) -> None:
     program, starter = tmp_path / "bin/apptainer", tmp_path / folder / "apptainer/bin/starter-suid"
     for path in (program, starter):
         path.parent.mkdir(parents=True)

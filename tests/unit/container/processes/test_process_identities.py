@@ -10,7 +10,6 @@ import json
 import os
 import random
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -27,7 +26,7 @@ from tests.requirements import require_root
 CALLS = {"setuid": 1, "setgid": 1, "setreuid": 2, "setregid": 2, "setresuid": 3, "setresgid": 3}
 
 
-def in_child(work: Callable[[], object]) -> object:
+def in_child(work) -> object:
     """What a function returns in a process of its own."""
     reading, writing = os.pipe()
     child = os.fork()

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,7 +28,7 @@ def read_dumpable() -> bool:
 
 
 @pytest.fixture
-def own_directory() -> Iterator[Path]:
+def own_directory():
     """A directory that the user can reach: pytest's are root's alone."""
     if os.getuid() != 0:
         pytest.skip("root alone can change its user, and so see whose files a process that hides has")

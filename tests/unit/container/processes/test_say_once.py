@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from pathlib import Path
 
 import pytest
 
@@ -18,14 +17,14 @@ from tests.builders.rows import with_rows
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(tmp_path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(rank_sharing, "_PLACES", (str(tmp_path),))
     return tmp_path / f"kedge-{os.getuid()}/said"
 
 
 @pytest.mark.parametrize("is_shim", [False, True])
 @pytest.mark.parametrize("name", ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "KEDGE_LOCAL_JOB_ID", *LAUNCH_NAMES])
-def test_said_once_in_a_job(place: Path, name: str, is_shim: bool) -> None:
+def test_said_once_in_a_job(place, name: str, is_shim: bool) -> None:
     environ = {name: "1"}
     assert say_first("text", environ, os.getuid(), is_shim=is_shim)
     assert not say_first("text", environ, os.getuid(), is_shim=is_shim)
@@ -34,7 +33,7 @@ def test_said_once_in_a_job(place: Path, name: str, is_shim: bool) -> None:
     assert len(list(place.iterdir())) == 3
 
 
-def test_said_again_outside_of_jobs_but_once_through_a_shim(place: Path) -> None:
+def test_said_again_outside_of_jobs_but_once_through_a_shim(place) -> None:
     assert [say_first("text", {}, os.getuid()) for _ in range(2)] == [True, True]
     assert not place.exists()
     assert [say_first("text", {}, os.getuid(), is_shim=True) for _ in range(2)] == [True, False]
@@ -48,7 +47,7 @@ def test_said_again_where_nothing_can_be_noted(monkeypatch: pytest.MonkeyPatch) 
     assert [say_first("text", environ, os.getuid()) for _ in range(2)] == [True, True]
 
 
-def test_said_long_ago_is_forgotten(place: Path) -> None:
+def test_said_long_ago_is_forgotten(place) -> None:
     assert say_first("old", {"SLURM_JOB_ID": "1"}, os.getuid())
     (note,) = place.iterdir()
     os.utime(note, (0, time.time() - say_once._OLD - 60))
@@ -56,7 +55,7 @@ def test_said_long_ago_is_forgotten(place: Path) -> None:
     assert note.name not in {each.name for each in place.iterdir()}
 
 
-def test_said_scopes_are_tasks_of_an_array_and_launches_of_hydra(place: Path) -> None:
+def test_said_scopes_are_tasks_of_an_array_and_launches_of_hydra(place) -> None:
     tasks = [{"SGE_ROOT": "/sge", "JOB_ID": "7", "SGE_TASK_ID": str(task)} for task in (1, 2)]
     assert len({find_scope(each, is_shim=False) for each in tasks}) == 2
     assert find_scope({"JOB_ID": "a user's own"}, is_shim=False) == ""

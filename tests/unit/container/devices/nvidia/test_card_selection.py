@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from kedge.container.devices import plan_devices
-from kedge.container.facts import Additions
 from kedge.container.options import RunOptions
 from tests.builders.gpu_hosts import make_driver_tree, make_host, make_image
 from tests.builders.rows import each_row, with_rows
@@ -13,16 +12,14 @@ H200S = ("NVIDIA H200",) * 4
 UUID = "GPU-{}1111111-2222-3333-4444-555555555555"
 
 
-def plan(
-    tree: dict[str, bytes | str | None] | None = None, refused: tuple[str, ...] = (), **given: object
-) -> Additions:
+def plan(tree: dict[str, bytes | str | None] | None = None, refused: tuple[str, ...] = (), **given: object):
     environ = {name: str(value) for name, value in given.items() if name.isupper()}
     options = {name: value for name, value in given.items() if not name.isupper()}
     host = make_host(tree or make_driver_tree(models=H200S), refused=refused, **environ)
     return plan_devices(RunOptions(nv=True, **options), host, make_image())
 
 
-def cards_of(additions: Additions) -> list[str]:
+def cards_of(additions) -> list[str]:
     return [path for path in additions.devices if path[len("/dev/nvidia") :].isdigit()]
 
 

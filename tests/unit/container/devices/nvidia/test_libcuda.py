@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from kedge.compat.rules.libcuda_choice import cuda_major, is_data_center
 from kedge.container.devices import plan_devices
-from kedge.container.facts import Additions, ImageFacts
 from kedge.container.options import RunOptions
 from tests.builders.gpu_hosts import make_compat_image, make_compat_library, make_driver_tree, make_host, make_image
 from tests.builders.rows import each_row, with_rows
@@ -16,7 +15,7 @@ COMPAT = "/usr/local/cuda/compat"
 LIBS = "/.singularity.d/libs"
 
 
-def plan(image: ImageFacts, version: str, *models: str) -> Additions:
+def plan(image, version: str, *models: str):
     host = make_host(make_driver_tree(version, models or ("NVIDIA A100-SXM4-80GB",)))
     return plan_devices(RunOptions(nv=True, force=True), host, image)  # what is refused without it: test_preflight
 
@@ -39,7 +38,7 @@ def test_compat_newer_of_both_is_used_and_the_reason_said() -> None:
     assert not any("compat" in note for note in additions.notes)
 
 
-def newer(note: object = NOTE_575, *place: str) -> ImageFacts:
+def newer(note: object = NOTE_575, *place: str):
     return make_compat_image("575.57.08", note, *place)
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 from kedge.container.devices import plan_devices
 from kedge.container.devices.nvidia.plan import list_programs
@@ -218,7 +217,7 @@ def test_nvidia_windows_subsystem_lends_its_driver() -> None:
     assert {bind.destination for bind in additions.binds} == {"/usr/lib/wsl/drivers", "/usr/bin/nvidia-smi"}
 
 
-def test_nvidia_works_on_real_folders(tmp_path: Path) -> None:
+def test_nvidia_works_on_real_folders(tmp_path) -> None:
     for path, content in hosts.make_driver_tree().items():
         place = tmp_path / path[1:]
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -233,7 +232,7 @@ def test_nvidia_works_on_real_folders(tmp_path: Path) -> None:
     assert (on_disk.devices, on_disk.warnings) == (in_table.devices, in_table.warnings)
 
 
-def test_nvidia_sockets_of_services_are_reached(tmp_path: Path) -> None:
+def test_nvidia_sockets_of_services_are_reached(tmp_path) -> None:
     place = tmp_path / "var/run/nvidia-persistenced"
     place.mkdir(parents=True)
     os.mkfifo(place / "socket")
@@ -241,7 +240,7 @@ def test_nvidia_sockets_of_services_are_reached(tmp_path: Path) -> None:
     assert "/var/run/nvidia-persistenced/socket" in {bind.destination for bind in additions.binds}
 
 
-def test_nvidia_links_in_a_circle_are_left_out(tmp_path: Path) -> None:
+def test_nvidia_links_in_a_circle_are_left_out(tmp_path) -> None:
     folder = tmp_path / "usr/lib64"
     folder.mkdir(parents=True)
     (folder / "libcuda.so.1").symlink_to("libcuda.so")
@@ -249,7 +248,7 @@ def test_nvidia_links_in_a_circle_are_left_out(tmp_path: Path) -> None:
     assert plan(HostFacts(view=DirectoryView(str(tmp_path)), environ={})).libraries == []
 
 
-def test_gpus_import_little(tmp_path: Path) -> None:
+def test_gpus_import_little(tmp_path) -> None:
     root = write_machine(tmp_path / "machine", {**make_gpu_tree(), "/dev/kfd": "", "/dev/dri/renderD128": ""})
     code = (
         "from kedge.container.facts import HostFacts, ImageFacts; from kedge.system.views import DirectoryView\n"

@@ -6,7 +6,6 @@ from __future__ import annotations
 import pytest
 
 from kedge.container.devices import plan_devices
-from kedge.container.facts import Additions, ImageFacts
 from kedge.container.options import RunOptions
 from kedge.errors import WillNotRun
 from tests.builders.gpu_hosts import make_compat_image, make_driver_tree, make_host, make_image
@@ -16,18 +15,18 @@ NOTE_590 = {"Format": 1, "CUDA Version": "13.1", "Driver": [535, 550, 570, 575, 
 PYTORCH_2507 = "7.5 8.0 8.6 9.0 10.0 12.0+PTX"
 
 
-def make_framework(cuda: str, listed: str = "") -> ImageFacts:
+def make_framework(cuda: str, listed: str = ""):
     lines = f"export CUDA_VERSION={cuda}\n" + (f'export TORCH_CUDA_ARCH_LIST="{listed}"\n' if listed else "")
     return make_image(env=lines)
 
 
-def start(image: ImageFacts, driver: str, *models: str, **options: object) -> Additions:
+def start(image, driver: str, *models: str, **options: object):
     host = make_host(make_driver_tree(driver, models or ("NVIDIA A100-SXM4-80GB",)))
     given = {"verb": "exec", "arguments": ["python"], "nv": True, **options}
     return plan_devices(RunOptions(**given), host, image)
 
 
-def refuse(image: ImageFacts, driver: str, *models: str) -> WillNotRun:
+def refuse(image, driver: str, *models: str) -> WillNotRun:
     with pytest.raises(WillNotRun) as caught:
         start(image, driver, *models)
     return caught.value
