@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import time
 
-import pytest
-
 from kedge.cluster.host_mpi import find_mpi, parse_answer
 from kedge.cluster.mpi import CRAY, INTEL, MPICH, OPEN_MPI
 from tests.builders.rows import each_row, with_rows
@@ -41,7 +39,7 @@ def test_mpi_launcher_is_not_run_where_files_tell(tmp_path) -> None:
     assert not mark.exists()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("header", "title"),
     [
         ('#define MPICH_VERSION "4.0.2"\n', "MPICH 4.0.2"),
@@ -55,7 +53,7 @@ def test_mpi_launcher_is_not_run_where_files_tell(tmp_path) -> None:
 )
 def test_mpi_header_beside_the_launcher_tells(tmp_path, header: str, title: str) -> None:
     put_program(tmp_path / "bin/mpiexec", "exit 1")
-    (tmp_path / "include").mkdir()
+    (tmp_path / "include").mkdir(exist_ok=True)
     (tmp_path / "include/mpi.h").write_text(header)
     found = find_mpi({"PATH": str(tmp_path / "bin")})
     assert found.title == title

@@ -95,7 +95,7 @@ ge03 0 all.q@ge03 UNDEFINED
 """
 
 
-def test_pe_hostfile_and_node_file_count_in_any_order() -> None:
+def test_host_files_count_in_any_order_and_not_too_many() -> None:
     assert parse_pe(PE_FILE) == (("ge02.site.example", 4), ("ge01", 2))
     assert parse_pe(PE_FILE.replace("\n", "\r\n")) == (("ge02.site.example", 4), ("ge01", 2))
     text = "b.site\nb.site\na.site\n\nb.site\na\n# comment\n"
@@ -105,6 +105,9 @@ def test_pe_hostfile_and_node_file_count_in_any_order() -> None:
     for text in ("", "h1", "h1 4 h2", "4 h1", "h1 4x"):
         with pytest.raises(LaunchRefused):
             parse_host_pairs(text)
+    assert parse_node_file("n1\n" * (MOST_HOSTS + 1)) == (("n1", MOST_HOSTS + 1),)
+    with pytest.raises(LaunchRefused, match="more than"):
+        parse_node_file("\n".join(f"n{number}" for number in range(MOST_HOSTS + 1)))
 
 
 @each_row("text", ["", "\n#\n", "ge01\n", "ge01 many all.q\n", "ge01 -2 q\n", "ge01 0 q\n", "-x 2 q\n"])
@@ -124,9 +127,3 @@ def test_node_file_shuffled(counts: dict[str, int], random: Random) -> None:
     found = parse_node_file("\n".join(f"{name}.site" if random.random() < 0.5 else name for name in lines))
     assert {name.partition(".")[0]: count for name, count in found} == counts
     assert [name.partition(".")[0] for name, _ in found] == list(dict.fromkeys(lines))
-
-
-def test_node_file_of_many_lines_is_read_and_of_too_many_hosts_is_not() -> None:
-    assert parse_node_file("n1\n" * (MOST_HOSTS + 1)) == (("n1", MOST_HOSTS + 1),)
-    with pytest.raises(LaunchRefused, match="more than"):
-        parse_node_file("\n".join(f"n{number}" for number in range(MOST_HOSTS + 1)))

@@ -60,20 +60,11 @@ def test_ranks_of_others(variables: str, launcher: str) -> None:
     assert (find_launcher(environ), find_rank(environ, (2, 2))) == (launcher, Rank(3, 4, 1, 2, 1, 2))
 
 
-def test_ranks_on_one_node_or_none() -> None:
+def test_ranks_on_one_node_or_dealt_out_otherwise() -> None:
     environ = {"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}
     assert find_rank(environ) == Rank(1, 2, 1, 2, 0, 1)
     assert find_rank({"RANK": "1", "WORLD_SIZE": "2"}) is None
     assert find_launcher({}) == ""
-
-
-@each_row("rank", ["4", "x", "-1", "99999999999999999999", "²", "1e3"])
-def test_ranks_refuse_numbers_that_cannot_be(rank: str) -> None:
-    with pytest.raises(LaunchRefused, match="rank"):
-        find_rank({"OMPI_COMM_WORLD_RANK": rank, "OMPI_COMM_WORLD_SIZE": "4"})
-
-
-def test_ranks_that_were_dealt_out_otherwise() -> None:
     with pytest.raises(LaunchRefused, match="started 4 ranks, and 6 were asked for"):
         find_rank(read_record(SLURM["task_gres"]), (3, 3))
     # Asked for 2 and 3, it started 3 and 2: the rank's own numbers are right.
@@ -85,6 +76,12 @@ def test_ranks_that_were_dealt_out_otherwise() -> None:
     assert find_rank(environ, (4, 1)) == Rank(3, 5, 3, 4, 0, 2)
     with pytest.raises(LaunchRefused, match="number 3 of 4 on its node, and kedge asked for number 0 of 2"):
         find_rank(environ, (3, 2))
+
+
+@each_row("rank", ["4", "x", "-1", "99999999999999999999", "²", "1e3"])
+def test_ranks_refuse_numbers_that_cannot_be(rank: str) -> None:
+    with pytest.raises(LaunchRefused, match="rank"):
+        find_rank({"OMPI_COMM_WORLD_RANK": rank, "OMPI_COMM_WORLD_SIZE": "4"})
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6))

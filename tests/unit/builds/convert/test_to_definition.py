@@ -94,13 +94,17 @@ def test_to_definition_commands(command: str, expected: str) -> None:
     assert "\n".join(line.removeprefix("    ") for line in lines[1:]) == expected
 
 
-def test_to_definition_heredocs() -> None:
+def test_to_definition_heredocs_archives_and_addresses() -> None:
     assert show("RUN <<EOF\nset -e\nmake\nEOF\n") == "%post\n    (\n    set -e\n    make\n    )"
     assert show("RUN cat <<EOF >x\n  a\nEOF\n") == "%post\n(\nset +e\ncat <<EOF >x\n  a\nEOF\n)"
     assert show("RUN <<EOF\n#!/usr/bin/env python3\nprint()\nEOF\n").endswith(
         "/usr/bin/env python3 /dev/stdin <<'EOF'\n#!/usr/bin/env python3\nprint()\nEOF\n)"
     )
     assert show("COPY <<EOF /etc/x\n$A\nEOF\n") == "%post\ncat > /etc/x <<EOF\n$A\nEOF"
+    text = show("ADD x.tar.gz /opt\nADD https://h.example/y /root\nADD z /\n")
+    assert "    x.tar.gz /x.tar.gz\n    z /" in text
+    assert "    tar -xf /x.tar.gz -C /opt/\n    rm /x.tar.gz\n" in text
+    assert "    curl -fsSL https://h.example/y -o /root/y" in text
 
 
 def test_to_definition_variables() -> None:
@@ -163,13 +167,6 @@ def test_to_definition_shell_and_braces() -> None:
     recipe = make_recipe(converted.text, "x.def")
     scripts = [getattr(step, "script", None) for step in recipe.target.plan({}).steps]
     assert [script.data for script in scripts if script] == [b"    render '{{ name }}'\n"]
-
-
-def test_to_definition_archives_and_addresses() -> None:
-    text = show("ADD x.tar.gz /opt\nADD https://h.example/y /root\nADD z /\n")
-    assert "    x.tar.gz /x.tar.gz\n    z /" in text
-    assert "    tar -xf /x.tar.gz -C /opt/\n    rm /x.tar.gz\n" in text
-    assert "    curl -fsSL https://h.example/y -o /root/y" in text
 
 
 @with_rows(

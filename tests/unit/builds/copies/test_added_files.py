@@ -7,6 +7,8 @@ import bz2
 import gzip
 import lzma
 import os
+import tempfile
+from pathlib import Path
 
 import pytest
 import zstandard
@@ -23,7 +25,7 @@ from kedge.image.workplace import Workplace
 from kedge.system.settings import Settings
 from tests.builders import layers as build
 from tests.builders.copy_cases import write_tree
-from tests.builders.rows import with_rows
+from tests.builders.rows import each_row, with_rows
 from tests.fakes.http_server import FakeServer, Recorded, Reply
 
 PLACE = RecipePlace("Dockerfile", 3)
@@ -58,8 +60,9 @@ def find(root: Node, path: str) -> Node:
     return root
 
 
-@pytest.mark.parametrize("ending", CODECS)
+@each_row("ending", CODECS)
 def test_add_unpacks_every_codec(ending: str, tmp_path, added: AddedFiles) -> None:
+    tmp_path = Path(tempfile.mkdtemp(dir=tmp_path))
     tar = build.layer(
         build.file("d/file", b"content", mode=0o4711, owner=(3, 4)),
         build.symlink("link", "d/file"),
@@ -79,11 +82,12 @@ def test_add_unpacks_every_codec(ending: str, tmp_path, added: AddedFiles) -> No
     assert find(root, "t/hard") is find(root, "t/d/file")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "data",
     [b"", b"text", b"\x1f\x8b\x08garbage that is none", gzip.compress(b"no tar" * 500), bytes(2048), b"x" * 1024],
 )
 def test_add_copies_what_is_no_archive(data: bytes, tmp_path, added: AddedFiles) -> None:
+    tmp_path = Path(tempfile.mkdtemp(dir=tmp_path))
     write_tree(tmp_path / "context", {"file": data})
     assert run(add("file", "/t/"), tmp_path / "context", added) == {"t": b"", "t/file": data}
 
@@ -95,7 +99,7 @@ def test_add_unpack_option(tmp_path, added: AddedFiles) -> None:
     assert run(CopyStep(PLACE, "COPY", ("a.tar",), "/t/"), tmp_path / "context", added)["t/a.tar"] == tar
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("members", "problem"),
     [
         ([build.file("../../out", b"1")], HostileImage),
@@ -105,6 +109,7 @@ def test_add_unpack_option(tmp_path, added: AddedFiles) -> None:
     ],
 )
 def test_add_refuses_hostile_archives(members, problem, tmp_path, added) -> None:
+    tmp_path = Path(tempfile.mkdtemp(dir=tmp_path))
     write_tree(
         tmp_path / "context", {"a.tar": build.layer(*members, end=b"" if problem is CorruptImage else build.END)}
     )

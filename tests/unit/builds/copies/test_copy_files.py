@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 import stat
+import tempfile
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -68,7 +70,7 @@ def run_steps(case: CopyCase, origin: FileOrigin, base, layers) -> dict[str, str
 
 @each_row("case", CASES, ids=lambda case: case.name)
 def test_copy_as_docker_does(case: CopyCase, tmp_path) -> None:
-    tmp_path = tmp_path / case.name
+    tmp_path = Path(tempfile.mkdtemp(dir=tmp_path))
     write_tree(tmp_path / "context", CONTEXT)
     write_tree(tmp_path / "base", BASE)
     if case.ignore:
@@ -126,7 +128,7 @@ def test_copy_from_a_state_keeps_owners_and_hard_links(tmp_path) -> None:
     assert describe(root, source)["e/one"] == "f 644 0:0 1"  # what another step changed of its copy stays there
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("sources", "destination", "expected"),
     [
         (("a.txt",), "/new/x", {"new": "d 755", "new/x": "f 644 a"}),
@@ -155,6 +157,7 @@ def test_copy_from_a_state_keeps_owners_and_hard_links(tmp_path) -> None:
     ],
 )  # fmt: skip
 def test_files_as_cp_does(sources, destination, expected, tmp_path) -> None:
+    tmp_path = Path(tempfile.mkdtemp(dir=tmp_path))
     context = {name: entry for name, entry in CONTEXT.items() if name not in ("out", "dir/sub/three.log")}
     del context["odd name [1].txt"]
     write_tree(tmp_path / "context", {**context, "group": (b"g", 0o664)})
@@ -183,7 +186,7 @@ def test_files_with_an_absolute_path(tmp_path) -> None:
     assert describe(root, source)[str(tmp_path / "elsewhere/x").lstrip("/")] == "f 644 0:0 x"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("source", "message"),
     [
         ("nothing", "does not exist in the files of this host"),
@@ -192,6 +195,7 @@ def test_files_with_an_absolute_path(tmp_path) -> None:
     ],
 )
 def test_files_that_are_missing_are_refused(source: str, message: str, tmp_path) -> None:
+    tmp_path = Path(tempfile.mkdtemp(dir=tmp_path))
     (tmp_path / "dead").symlink_to("nowhere")
     (tmp_path / "base").mkdir()
     step = copy((source,), "/x", is_definition=True)
@@ -249,8 +253,9 @@ def test_copied_content_of_a_changed_file_is_an_error(tmp_path) -> None:
         list(CopiedContent().chunks(root.children[b"a"]))
 
 
-@pytest.mark.parametrize("name", [".wh.x", ".wh..wh..opq"])
+@each_row("name", [".wh.x", ".wh..wh..opq"])
 def test_copy_refuses_names_that_mean_deletions(name: str, tmp_path) -> None:
+    tmp_path = Path(tempfile.mkdtemp(dir=tmp_path))
     write_tree(tmp_path / "context", {f"d/{name}": b""})
     (tmp_path / "base").mkdir()
     with pytest.raises(InvalidRecipe, match="mark deleted files"):

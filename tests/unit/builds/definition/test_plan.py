@@ -47,7 +47,7 @@ def find_files(steps: tuple[step_values.Step, ...]) -> dict[str, step_values.Tre
     return {file.path: file for step in steps if isinstance(step, step_values.WriteFilesStep) for file in step.files}
 
 
-def test_plan_order_is_apptainers() -> None:
+def test_plan_order_is_apptainers_and_each_stage_its_own() -> None:
     steps = plan(HEADER + "Stage: one\n" + HEADER + EVERYTHING)
     assert [step.text for step in steps] == [
         *("%pre", "prepare /.singularity.d", "write the files of the apps", "%appfiles app: x"),
@@ -55,6 +55,12 @@ def test_plan_order_is_apptainers() -> None:
         "%test",
     ]
     assert str(steps[4].place) == "x.def:15:1"
+    first = HEADER + "Stage: one\n%post\nmake\n"
+    plans = [make_recipe(first + HEADER + last, "x.def").stages[0].plan({}) for last in ("", "%post\nx\n")]
+    assert plans[0] == plans[1]
+    assert [step.text for step in plans[0].steps] == ["prepare /.singularity.d", "%post"]
+    tested = make_recipe(first + "%test\nt\n" + HEADER, "x.def").stages[0].plan({}).steps
+    assert [step.text for step in tested][2:] == ["write labels, environment and scripts", "%test"]
 
 
 def test_plan_base_stages_and_copies() -> None:
@@ -127,15 +133,6 @@ def test_plan_metadata_files() -> None:
     assert {file.way for file in foundation.files} == {"keep"}
 
 
-def test_plan_stage_to_copy_from_does_not_depend_on_the_others() -> None:
-    first = HEADER + "Stage: one\n%post\nmake\n"
-    plans = [make_recipe(first + HEADER + last, "x.def").stages[0].plan({}) for last in ("", "%post\nx\n")]
-    assert plans[0] == plans[1]
-    assert [step.text for step in plans[0].steps] == ["prepare /.singularity.d", "%post"]
-    tested = make_recipe(first + "%test\nt\n" + HEADER, "x.def").stages[0].plan({}).steps
-    assert [step.text for step in tested][2:] == ["write labels, environment and scripts", "%test"]
-
-
 @each_row(("section", "runs"), [({"Env": ["A=b"]}, True), ({"Cmd": ["ls"]}, True), ({}, False)])
 def test_plan_images_of_registries_run_their_arguments(section, runs: bool) -> None:
     step = write_foundation(step_values.RecipePlace("a.def", 1), section, keeps=False)
@@ -161,7 +158,7 @@ def test_plan_apps() -> None:
     )
 
 
-def test_plan_config_has_the_chosen_sections() -> None:
+def test_plan_config_updates_and_arguments() -> None:
     text = HEADER + "%environment\nexport A=b\nexport C=$(date)\n%runscript\nrun\n%labels\nD e\n"
     section = make_recipe(text, "x.def").target.plan({"Env": ["P=q"], "Cmd": ["x"], "WorkingDir": "/w"}).section
     assert section["Env"] == ["P=q", "A=b"]
@@ -170,6 +167,18 @@ def test_plan_config_has_the_chosen_sections() -> None:
     text = HEADER + "%environment\nexport A=b\n%runscript\nrun\n%labels\nD e\n"
     recipe = make_recipe(text, "x.def", step_values.BuildArguments(sections=("post", "environment")))
     assert recipe.target.plan({"Cmd": ["x"]}).section == {"Cmd": ["x"], "Env": ["A=b"]}
+    text = HEADER + "Stage: one\n" + HEADER + "%files from one\n/a /b\n"
+    recipe = make_recipe(text, "x.def", step_values.BuildArguments(updated="/sandbox"))
+    bases = [(stage.base.agent, stage.base.reference) for stage in recipe.stages]
+    assert bases == [("docker", "debian:12"), ("localimage", "/sandbox")]
+    labels = [file.data for file in find_files(recipe.target.plan({}).steps).values() if file.way == "labels"]
+    assert not any(b"deffile.from" in data for data in labels)
+    text = "Bootstrap: docker\nFrom: {{ BASE }}\n%arguments\nBASE=debian\nB=1\n%post\necho {{ B }} # {{ C }}\n"
+    recipe = make_recipe(text, "x.def", step_values.BuildArguments({"BASE": "ubuntu", "C": "2"}))
+    assert recipe.target.base.reference == "ubuntu"
+    script = find_run(recipe.target.plan({}).steps).script
+    assert script.data == b"echo 1 # {{ C }}\n"
+    assert recipe.unused_arguments == ("C",)
 
 
 @with_rows(
@@ -182,24 +191,6 @@ def test_plan_chosen_sections(sections: tuple[str, ...], expected: list[str]) ->
     steps = plan(text, sections=sections)
     assert [step.text for step in steps] == expected
     assert ("/.singularity.d/test" in find_files(steps)) == ("test" in sections)
-
-
-def test_plan_an_update_begins_with_the_sandbox() -> None:
-    text = HEADER + "Stage: one\n" + HEADER + "%files from one\n/a /b\n"
-    recipe = make_recipe(text, "x.def", step_values.BuildArguments(updated="/sandbox"))
-    bases = [(stage.base.agent, stage.base.reference) for stage in recipe.stages]
-    assert bases == [("docker", "debian:12"), ("localimage", "/sandbox")]
-    labels = [file.data for file in find_files(recipe.target.plan({}).steps).values() if file.way == "labels"]
-    assert not any(b"deffile.from" in data for data in labels)
-
-
-def test_plan_arguments_everywhere() -> None:
-    text = "Bootstrap: docker\nFrom: {{ BASE }}\n%arguments\nBASE=debian\nB=1\n%post\necho {{ B }} # {{ C }}\n"
-    recipe = make_recipe(text, "x.def", step_values.BuildArguments({"BASE": "ubuntu", "C": "2"}))
-    assert recipe.target.base.reference == "ubuntu"
-    script = find_run(recipe.target.plan({}).steps).script
-    assert script.data == b"echo 1 # {{ C }}\n"
-    assert recipe.unused_arguments == ("C",)
 
 
 def test_plan_a_stage_without_a_name_is_called_by_its_number_everywhere() -> None:

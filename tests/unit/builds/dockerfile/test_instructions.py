@@ -85,15 +85,12 @@ def test_instructions_mistakes_are_refused(text: str) -> None:
     assert hint is None or caught.value.hint == hint
 
 
-def test_instructions_need_a_stage_and_know_their_line() -> None:
+def test_instructions_from_and_what_needs_it() -> None:
     with pytest.raises(InvalidRecipe) as caught:
         read_one("RUN --mount=type=tmpfs,target=/a \\\n    --netwrok=none \\\n    b")
     assert str(caught.value).startswith("Dockerfile:3:5: RUN has no flag --netwrok")
     with pytest.raises(InvalidRecipe, match="no FROM"):
         read_content("ARG a\n")
-
-
-def test_instructions_from() -> None:
     content = read_content("ARG A=1\nARG B\nFROM --platform=$P a:$A AS One.2-x_y\nRUN b\nfrom c\n")
     assert [item.arguments for item in content.arguments] == [(("A", "1"),), (("B", None),)]
     first, second = (stage.beginning for stage in content.stages)
@@ -107,7 +104,7 @@ def test_instructions_before_from_are_refused(text: str) -> None:
         read_content(text)
 
 
-def test_instructions_run() -> None:
+def test_instructions_run_copy_pairs_and_arguments() -> None:
     run = read_one(
         "RUN --mount=type=cache,target=/a --mount=type=tmpfs,target=/b --network=host --device=x --security=insecure c"
     )
@@ -115,9 +112,6 @@ def test_instructions_run() -> None:
     assert (run.network, run.security, run.words) == ("host", "insecure", ("c",))
     plain = read_one("RUN")
     assert (plain.network, plain.words) == ("default", ())
-
-
-def test_instructions_copy() -> None:
     copy = read_one("COPY --from=x --chown=1:2 --chmod=755 --link --parents=false --exclude=*.a --exclude=b c d /e/")
     assert (copy.sources, copy.destination, copy.origin) == (("c", "d"), "/e/", "x")
     assert (copy.flags.text("chown"), copy.flags.all("exclude")) == ("1:2", ("*.a", "b"))
@@ -128,9 +122,6 @@ def test_instructions_copy() -> None:
         ("A", "1\n", True),
         ("B", "2\n", False),
     ]
-
-
-def test_instructions_pairs_and_arguments() -> None:
     new, old = read_one('LABEL a=b "c d"=e'), read_one("ENV a b c")
     assert isinstance(old, PairsInstruction)
     assert (new.pairs, new.is_legacy) == ((("a", "b"), ('"c d"', "e")), False)

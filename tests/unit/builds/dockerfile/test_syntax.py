@@ -131,10 +131,12 @@ def test_syntax_mistakes_have_a_place(text: str) -> None:
     assert message in str(caught.value)
 
 
-def test_syntax_a_line_of_64_kib_is_read() -> None:
+def test_syntax_long_lines_and_tabs_of_heredocs() -> None:
     assert len(read_syntax("RUN " + "b" * 65531 + "\n").nodes[0].words[0]) == 65531
     with pytest.raises(InvalidRecipe, match="at most"):
         read_syntax("RUN " + "b" * 65532 + "\n")
+    assert Heredoc("x", "\t\ta\n\t b\nc\td\n", strips_tabs=True).stripped == "a\n b\nc\td\n"
+    assert Heredoc("x", "\ta\n").stripped == "\ta\n"
 
 
 HEREDOCS = {
@@ -162,11 +164,6 @@ HEREDOCS = {
 def test_syntax_heredocs_are_taken(text: str) -> None:
     node = read_syntax(text).nodes[0]
     assert list(node.heredocs) == HEREDOCS[text]
-
-
-def test_syntax_tabs_of_a_heredoc_are_stripped() -> None:
-    assert Heredoc("x", "\t\ta\n\t b\nc\td\n", strips_tabs=True).stripped == "a\n b\nc\td\n"
-    assert Heredoc("x", "\ta\n").stripped == "\ta\n"
 
 
 @each_row("word", ["", "EOF", "<<", "<<-", "<EOF", "<<<EOF", "<<EOF sh", "<<''", "<<'a", '<<a"', "x<<EOF"])

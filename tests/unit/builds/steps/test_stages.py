@@ -29,10 +29,13 @@ def run(work) -> dict[int, str]:
     return run_stages(list_needed(recipe.stages, recipe.target), work, Cancellation())
 
 
-def test_only_needed_stages_are_listed_in_order() -> None:
+def test_stages_that_are_needed_run_in_order() -> None:
     recipe = read()
     assert [stage.index for stage in list_needed(recipe.stages, recipe.target)] == [0, 2, 3]
     assert [stage.index for stage in list_needed(recipe.stages, recipe.stages[1])] == [1]
+    recipe = read_recipe(b"FROM scratch\n", "Dockerfile")
+    threads = run_stages([recipe.target], lambda _stage, _wait: threading.current_thread().name, Cancellation())
+    assert threads == {0: threading.current_thread().name}
 
 
 def test_stages_run_side_by_side_and_wait_for_each_other() -> None:
@@ -68,9 +71,3 @@ def test_first_failure_is_raised_and_the_others_are_cancelled() -> None:
     with pytest.raises(BuildFailed, match="this one"):
         run_stages(list_needed(recipe.stages, recipe.target), work, cancellation)
     assert 0 in cancelled
-
-
-def test_one_stage_runs_in_the_callers_thread() -> None:
-    recipe = read_recipe(b"FROM scratch\n", "Dockerfile")
-    threads = run_stages([recipe.target], lambda _stage, _wait: threading.current_thread().name, Cancellation())
-    assert threads == {0: threading.current_thread().name}

@@ -32,7 +32,7 @@ def test_words_of_a_launch(name: str, words: str) -> None:
     assert list_words(name, EVEN) == words
 
 
-def test_mpirun_of_open_mpi_has_words_of_its_own() -> None:
+def test_launchers_have_words_of_their_own() -> None:
     words = "mpirun -np 4 --map-by ppr:2:node --output tag-fullname"
     assert list_words("mpirun", replace(EVEN, version="5.0.7")) == words
     assert find_launch_program("mpirun", "").split_label("[prterun-vm-1@1,2]<stdout>:  x") == (2, " x")
@@ -40,6 +40,11 @@ def test_mpirun_of_open_mpi_has_words_of_its_own() -> None:
     assert list_words("mpirun", replace(EVEN, program="/bin/mpirun")).startswith("mpirun -np")
     assert list_words("mpirun", replace(EVEN, program="/opt/bin/mpirun")).startswith("/opt/bin/mpirun -np")
     assert list_words("mpirun", StartRequest(1, 1, 1, variables=("A", "B"))).endswith("-x A -x B")
+    assert list_words("qrsh", StartRequest(2, 1, 2, hosts=(("ge02", 2),))) == "qrsh -inherit -V ge02"
+    request = StartRequest(2, 1, 2, mpi_type="pmi2", cpus_per_task="4", options=("--overlap",), is_counted=False)
+    assert list_words("srun", request) == "srun --mpi=pmi2 --cpus-per-task=4 --overlap"
+    assert isinstance(glue("--cpus-per-task=", ShellText('"$N"')), ShellText)
+    assert not isinstance(glue("--cpus-per-task=", "4"), ShellText)
 
 
 @with_rows(
@@ -50,14 +55,6 @@ def test_mpirun_of_open_mpi_has_words_of_its_own() -> None:
 )
 def test_words_where_nodes_differ(name: str, family: str, words: str) -> None:
     assert list_words(name, UNEVEN, family) == words
-
-
-def test_qrsh_and_srun_are_told_what_they_need() -> None:
-    assert list_words("qrsh", StartRequest(2, 1, 2, hosts=(("ge02", 2),))) == "qrsh -inherit -V ge02"
-    request = StartRequest(2, 1, 2, mpi_type="pmi2", cpus_per_task="4", options=("--overlap",), is_counted=False)
-    assert list_words("srun", request) == "srun --mpi=pmi2 --cpus-per-task=4 --overlap"
-    assert isinstance(glue("--cpus-per-task=", ShellText('"$N"')), ShellText)
-    assert not isinstance(glue("--cpus-per-task=", "4"), ShellText)
 
 
 @each_row(("cpus", "is_bound"), [("", True), ("1", True), ("4", False)])

@@ -111,6 +111,11 @@ def test_gridengine_detail() -> None:
     )
     assert GRIDENGINE.parse_detail(text)[0].reason == "queue instance dropped; and another"
     assert GRIDENGINE.parse_detail("Following jobs do not exist: \n99\n") == []
+    assert GRIDENGINE.list_query("ada").argv == ("qstat", "-u", "ada", "-xml")
+    assert GRIDENGINE.history_query(["7"], 0.0).argv == ("qacct", "-j", "7")  # type: ignore[union-attr]
+    moment = datetime(2026, 11, 15, 7, 33, 19).timestamp()
+    several = GRIDENGINE.history_query(["7", "8"], moment)
+    assert several.argv == ("qacct", "-j", "-b", "202611150733")
 
 
 def explain_waiting(detail: str, raw: str, state: State) -> str:
@@ -135,7 +140,7 @@ def test_gridengine_says_why_jobs_wait() -> None:
     assert "as many tasks at once as it allows" in explain_waiting("array", "qw", State.QUEUED)
 
 
-def test_gridengine_accounts_of_all_kinds() -> None:
+def test_gridengine_accounts_of_all_kinds_say_how_jobs_ended() -> None:
     found = {(each.id, each.index): each for each in GRIDENGINE.parse_history(ACCOUNTS)}
     states = {id: (each.state, each.exit_code, each.signal) for id, each in found.items()}
     assert states == {
@@ -161,9 +166,6 @@ def test_gridengine_accounts_of_all_kinds() -> None:
     )
     assert dict(ended.details)["maxvmem"] == "4.156MB"
     assert found["9", None].started is None, "it was never started"
-
-
-def test_gridengine_says_how_jobs_ended() -> None:
     said = {each.id: GRIDENGINE.explain(each) for each in GRIDENGINE.parse_history(ACCOUNTS)}
     assert "time limit of 0:00:03" in said["25"]
     assert "qdel" in said["26"]
@@ -175,7 +177,7 @@ def test_gridengine_says_how_jobs_ended() -> None:
     assert "could not run it on ge01: opening input/output file" in said["9"]
 
 
-def test_gridengine_memory_and_time_limits_are_told_apart() -> None:
+def test_gridengine_accounts_tell_limits_and_versions_apart() -> None:
     killed = {"failed": "100 : assumedly after job", "exit_status": "137", "category": "-l h_rt=60,h_vmem=200M"}
     assert account(**killed, ru_wallclock="3s", maxvmem="199.9MB").state is State.OUT_OF_MEMORY
     assert account(**killed, ru_wallclock="61s", maxvmem="9MB").state is State.TIMEOUT
@@ -185,22 +187,11 @@ def test_gridengine_memory_and_time_limits_are_told_apart() -> None:
     assert account(**enforced, category="-l h_vmem=1G").state is State.OUT_OF_MEMORY
     assert account(**enforced, category="-l h_vmem=1G,h_rt=5").state is State.TIMEOUT
     assert account(**{**killed, "deleted_by": "ada@head"}, maxvmem="199.9MB").state is State.CANCELLED
-
-
-def test_gridengine_accounts_of_univa_and_of_jobs_that_ran_again() -> None:
     found = account(start_time="11/15/2026 07:33:19.123", taskid="4", exit_status="7")
     assert (found.started, found.index) == (datetime(2026, 11, 15, 7, 33, 19).timestamp(), 4)
     assert GRIDENGINE.parse_history(make_account(pe_taskid="1.ge02")) == [], "a part on another node"
     text = make_account(failed="25  : rescheduling", exit_status="99") + make_account(exit_status="0")
     assert [each.state for each in GRIDENGINE.parse_history(text)] == [State.DONE]
-
-
-def test_gridengine_queries() -> None:
-    assert GRIDENGINE.list_query("ada").argv == ("qstat", "-u", "ada", "-xml")
-    assert GRIDENGINE.history_query(["7"], 0.0).argv == ("qacct", "-j", "7")  # type: ignore[union-attr]
-    moment = datetime(2026, 11, 15, 7, 33, 19).timestamp()
-    several = GRIDENGINE.history_query(["7", "8"], moment)
-    assert several.argv == ("qacct", "-j", "-b", "202611150733")
 
 
 TEXTS = st.one_of(

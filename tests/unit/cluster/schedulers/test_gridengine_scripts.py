@@ -35,15 +35,9 @@ ABCI = Site(
     drop_directives=("-R",),
 )
 BASE = Job(name="train", image="/scratch/ada/pytorch.sif", command=("python", "train.py"), time=3600)
-PLACE = ScriptContext(
-    record="/home/ada/.local/state/kedge/jobs/records/K",
-    kedge="/usr/bin/kedge",
-    image="/scratch/ada/pytorch.sif",
-    pull_from="",
-    directory="/home/ada/code",
-    output="/home/ada/code/{name}-{id}.out",
-    error="",
-)
+IMAGE, CODE = "/scratch/ada/pytorch.sif", "/home/ada/code"
+RECORD = "/home/ada/.local/state/kedge/jobs/records/K"
+PLACE = ScriptContext(RECORD, "/usr/bin/kedge", IMAGE, "", CODE, CODE + "/{name}-{id}.out", "")
 ARRAY = replace(PLACE, output="/home/ada/code/{name}-{id}_{index}.out")
 JOBS = {
     "plain": (Job(name="hello", command=("hostname",)), SITE, PLACE),
@@ -131,9 +125,6 @@ def test_gridengine_scripts_are_clean() -> None:
     words += [str(GOLDEN / f"{name}.sh") for name in JOBS]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
-
-
-def test_gridengine_directives_are_all_above_the_first_command() -> None:
     # qsub reads them in the whole file: a user's text must not look like one
     for name in JOBS:
         lines = render(name).splitlines()

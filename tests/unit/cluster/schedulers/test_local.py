@@ -33,14 +33,9 @@ from tests.requirements import REPOSITORY, require_program
 WRITE = os.environ.get("KEDGE_GOLDEN") == "write"  # read before tests lose all variables of kedge
 GOLDEN = REPOSITORY / "tests/golden/local"
 SITE = Site("local", "This machine", "local")
+RECORD, WORK = "/home/ada/.local/state/kedge/jobs/records/K", "/home/ada/my work"
 PLACE = ScriptContext(
-    record="/home/ada/.local/state/kedge/jobs/records/K",
-    kedge="/home/ada/.local/bin/kedge",
-    image="/data/pytorch.sif",
-    pull_from="",
-    directory="/home/ada/my work",
-    output="/home/ada/my work/{name}-{id}.out",
-    error="",
+    RECORD, "/home/ada/.local/bin/kedge", "/data/pytorch.sif", "", WORK, WORK + "/{name}-{id}.out", ""
 )
 HOSTILE = 'it\'s "a" $(job) `of`\n日本 # %j/\\'
 BASE = Job(name="train", image="/data/pytorch.sif", command=("python", "train.py"), time=3600)
@@ -168,12 +163,23 @@ def test_options_read_times_to_begin() -> None:
     assert time.localtime(exact)[:6] == (2030, 1, 31, 8, 5, 0)
 
 
-def test_request_survives_its_file() -> None:
+def test_request_is_read_from_its_file_and_the_machine_counted(tmp_path) -> None:
     request = LocalRequest(name=HOSTILE, arguments=("\udcff", "a"), array="1-3", after=(("after", "4"),), begin=1.5)
     assert LocalRequest.decode(request.encode()) == request
     assert LocalRequest.decode(b'{"name": "x", "of a later version": 1}').name == "x"
     with pytest.raises(ValueError, match="not a table"):
         LocalRequest.decode(b"[]")
+    for name in ("nvidia1", "nvidia0", "nvidia10", "nvidiactl", "nvidia-uvm"):
+        (tmp_path / name).touch()
+    assert read_machine({}, str(tmp_path)).gpus == ("0", "1", "10")
+    assert read_machine({"KEDGE_LOCAL_GPUS": "3"}, str(tmp_path)).gpus == ("0", "1", "2")
+    assert read_machine({"KEDGE_LOCAL_GPUS": "2,3"}, str(tmp_path)).gpus == ("2", "3")
+    assert read_machine({"KEDGE_LOCAL_GPUS": "0"}, str(tmp_path)).gpus == ()
+    for wrong in ("1,1", "a b", ","):
+        with pytest.raises(InvalidSetting):
+            read_machine({"KEDGE_LOCAL_GPUS": wrong})
+    assert compress_indices([7, 1, 2, 3, 9, 10]) == "1-3,7,9-10"
+    assert compress_indices([]) == ""
 
 
 @with_rows(
@@ -260,20 +266,3 @@ def test_plan_comes_to_every_job(wanted: list[ResourceAmount]) -> None:
             waiting.pop(id)
         if not waiting:
             return
-
-
-def test_machine_counts_gpus(tmp_path) -> None:
-    for name in ("nvidia1", "nvidia0", "nvidia10", "nvidiactl", "nvidia-uvm"):
-        (tmp_path / name).touch()
-    assert read_machine({}, str(tmp_path)).gpus == ("0", "1", "10")
-    assert read_machine({"KEDGE_LOCAL_GPUS": "3"}, str(tmp_path)).gpus == ("0", "1", "2")
-    assert read_machine({"KEDGE_LOCAL_GPUS": "2,3"}, str(tmp_path)).gpus == ("2", "3")
-    assert read_machine({"KEDGE_LOCAL_GPUS": "0"}, str(tmp_path)).gpus == ()
-    for wrong in ("1,1", "a b", ","):
-        with pytest.raises(InvalidSetting):
-            read_machine({"KEDGE_LOCAL_GPUS": wrong})
-
-
-def test_indices_are_compressed() -> None:
-    assert compress_indices([7, 1, 2, 3, 9, 10]) == "1-3,7,9-10"
-    assert compress_indices([]) == ""

@@ -70,7 +70,7 @@ def finished(code: str | None, substate: str = "", **more: str) -> JobStatus:
     return status
 
 
-def test_pbs_running_job() -> None:
+def test_pbs_running_job_and_ids() -> None:
     [job] = PBS.parse_list(RUNNING)
     assert (job.id, job.state, job.raw, job.name, job.user) == ("1234.pbs1", State.RUNNING, "R", "train", "ada")
     assert (job.queue, job.nodes, job.time_limit) == ("rt_HF", "hnode001,hnode002", 3600)
@@ -84,9 +84,6 @@ def test_pbs_running_job() -> None:
     )
     [billed] = PBS.parse_list(f"{RUNNING.rstrip()}\n    Account_Name = lab\n    array_state_count = Queued:1\n")
     assert billed.details[4:] == (("array_state_count", "Queued:1"), ("project", "grp"), ("Account_Name", "lab"))
-
-
-def test_pbs_ids_have_a_server_or_none() -> None:
     text = "Job Id: {}\n    job_state = R\n"
     ids = ("12", "12.pbs1", "12[].pbs1", "12[3].pbs1", "12[3]")
     read = [PBS.parse_list(text.format(id))[0] for id in ids]
@@ -126,7 +123,7 @@ def test_pbs_ends(code: str | None, substate: str, state: State, exit_code: int 
     assert (job.state, job.exit_code, job.signal) == (state, exit_code, signal)
 
 
-def test_pbs_older_servers_kill_without_a_word() -> None:
+def test_pbs_ends_that_servers_do_not_name() -> None:
     limits = {"Resource_List.walltime": "00:01:00", "Resource_List.mem": "4gb"}
     assert finished("271", **limits, **{"resources_used.walltime": "00:01:02"}).state is State.TIMEOUT
     killed = {**limits, "resources_used.walltime": "00:00:02"}
@@ -134,6 +131,17 @@ def test_pbs_older_servers_kill_without_a_word() -> None:
     assert finished("265", **killed, **{"resources_used.mem": "100kb"}).state is State.FAILED
     nearly = {"Resource_List.mem": "100kb", "resources_used.mem": "98kb"}
     assert finished("265", **nearly).state is State.OUT_OF_MEMORY, "from 98 percent on"
+    changed = {"mtime": "Sun Nov 15 07:40:00 2026"}
+    assert finished("0", **changed).ended == datetime(2026, 11, 15, 7, 40).timestamp()
+    reported = finished("0", **changed, obittime="Sun Nov 15 07:39:59 2026")
+    assert reported.ended == datetime(2026, 11, 15, 7, 39, 59).timestamp()
+    depend = "afterok:4.pbs1@pbs1"
+    assert finished(None, depend=depend).state is State.CANCELLED
+    assert finished(None, depend=depend, exec_host="n1/0").state is State.LOST
+    assert finished(None, depend=depend, run_count="1").state is State.LOST
+    failed, deleted = PBS.parse_history(read_answer("dependency-unmet"))
+    assert (failed.state, failed.exit_code, deleted.state) == (State.FAILED, 1, State.CANCELLED)
+    assert "depends on" in PBS.explain(deleted)
 
 
 @with_rows(
@@ -142,23 +150,6 @@ def test_pbs_older_servers_kill_without_a_word() -> None:
 )
 def test_pbs_sizes(text: str, size: int | None) -> None:
     assert read_size(text) == size
-
-
-def test_pbs_end_is_when_the_node_reported_it_else_when_the_server_last_changed_it() -> None:
-    changed = {"mtime": "Sun Nov 15 07:40:00 2026"}
-    assert finished("0", **changed).ended == datetime(2026, 11, 15, 7, 40).timestamp()
-    reported = finished("0", **changed, obittime="Sun Nov 15 07:39:59 2026")
-    assert reported.ended == datetime(2026, 11, 15, 7, 39, 59).timestamp()
-
-
-def test_pbs_jobs_deleted_for_their_dependency_are_cancelled() -> None:
-    depend = "afterok:4.pbs1@pbs1"
-    assert finished(None, depend=depend).state is State.CANCELLED
-    assert finished(None, depend=depend, exec_host="n1/0").state is State.LOST
-    assert finished(None, depend=depend, run_count="1").state is State.LOST
-    failed, deleted = PBS.parse_history(read_answer("dependency-unmet"))
-    assert (failed.state, failed.exit_code, deleted.state) == (State.FAILED, 1, State.CANCELLED)
-    assert "depends on" in PBS.explain(deleted)
 
 
 def read_answer(name: str) -> str:
@@ -170,7 +161,7 @@ def list_tasks(found: list[JobStatus]) -> list[tuple[int | None, str, State]]:
     return [(each.index, each.pending_indices, each.state) for each in found]
 
 
-def test_pbs_array_is_told_once_and_waiting_tasks_wait() -> None:
+def test_pbs_arrays_are_told_once_and_waiting_tasks_wait() -> None:
     found = PBS.parse_detail(read_answer("array-without-history"))
     assert list_tasks(found) == [
         (None, "5-12", State.QUEUED),  # the array itself has begun
@@ -180,9 +171,6 @@ def test_pbs_array_is_told_once_and_waiting_tasks_wait() -> None:
     assert found[0].started is None
     waiting = PBS.parse_list(read_answer("array-running"))[2]
     assert (waiting.index, waiting.state, waiting.started, waiting.reason) == (3, State.QUEUED, None, "")
-
-
-def test_pbs_task_deleted_while_it_waited_is_cancelled_in_the_history_alone() -> None:
     assert [each.index for each in PBS.parse_list(read_answer("array-one-deleted"))] == [1, 2]
     ended = PBS.parse_history(read_answer("array-one-deleted-ended"))
     assert list_tasks(ended) == [(1, "", State.DONE), (2, "", State.DONE), (3, "", State.CANCELLED)]

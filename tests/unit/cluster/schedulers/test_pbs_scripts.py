@@ -33,15 +33,9 @@ ABCI = Site(
     options=(("cpu_resource", ""), ("reservation_variable", "RTYPE")),
 )
 BASE = Job(name="train", image="/scratch/ada/pytorch.sif", command=("python", "train.py"), time=3600)
-PLACE = ScriptContext(
-    record="/home/ada/.local/state/kedge/jobs/records/K",
-    kedge="/usr/bin/kedge",
-    image="/scratch/ada/pytorch.sif",
-    pull_from="",
-    directory="/home/ada/code",
-    output="/home/ada/code/{name}-{id}.out",
-    error="",
-)
+IMAGE, CODE = "/scratch/ada/pytorch.sif", "/home/ada/code"
+RECORD = "/home/ada/.local/state/kedge/jobs/records/K"
+PLACE = ScriptContext(RECORD, "/usr/bin/kedge", IMAGE, "", CODE, CODE + "/{name}-{id}.out", "")
 ARRAY = replace(PLACE, output="/home/ada/code/{name}-{id}_{index}.out")
 JOBS = {
     "plain": (Job(name="hello", command=("hostname",)), SITE, PLACE),
@@ -134,13 +128,10 @@ def test_pbs_script_is_as_written_down(name: str) -> None:
     assert render(name) == path.read_text()
 
 
-def test_pbs_scripts_are_clean() -> None:
+def test_pbs_scripts_are_clean_and_export_nothing() -> None:
     words = [require_program("shellcheck"), "-s", "bash", "-e", "SC2016", *(GOLDEN / f"{name}.sh" for name in JOBS)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
-
-
-def test_pbs_environment_of_the_submitter_is_never_exported() -> None:
     assert not any(line == "#PBS -V" for name in JOBS for line in render(name).splitlines())
 
 
@@ -170,7 +161,7 @@ def test_pbs_chunks_are_spread_over_nodes_and_counted_in_fixed_queues() -> None:
     assert "#PBS -l select=2:ncpus=4:mpiprocs=4\n#PBS -l place=scatter\n" in text
 
 
-def test_pbs_site_may_have_words_of_its_own() -> None:
+def test_pbs_words_of_sites_and_users() -> None:
     site = replace(SITE, gpu_directive="ngpus={count}:gpu_model={type}", memory_directive="-l pmem={size}")
     lines = ask(site, gpus_per_node=1, gpu_type="a100", memory=2 << 30)
     assert {"#PBS -l select=1:ngpus=1:gpu_model=a100", "#PBS -l pmem=2gb"} <= set(lines)
@@ -178,6 +169,10 @@ def test_pbs_site_may_have_words_of_its_own() -> None:
         ask(site, gpus_per_node=1)
     with pytest.raises(RequestRefused):
         ask(gpus_per_node=1, gpu_type="a100")
+    assert [line for line in ask(directives=("-l walltime=5",)) if "walltime" in line] == ["#PBS -l walltime=5"]
+    assert [line for line in ask(directives=("-lselect=4",)) if "select" in line] == ["#PBS -l select=4"]
+    assert not any("walltime" in line for line in ask(drop_directives=("walltime",)))
+    assert not any(" -l " in line for line in ask(drop_directives=("-l",)))
 
 
 @each_row("name", ["1a", "a/b:c", "é", "", "x" * 500])
@@ -191,13 +186,6 @@ def test_pbs_name_is_one_that_qsub_takes(name: str) -> None:
 def test_pbs_values_cannot_become_other_directives(key: str, value: str) -> None:
     with pytest.raises(InvalidJob):
         ask(**{key: value})
-
-
-def test_pbs_users_replace_and_drop() -> None:
-    assert [line for line in ask(directives=("-l walltime=5",)) if "walltime" in line] == ["#PBS -l walltime=5"]
-    assert [line for line in ask(directives=("-lselect=4",)) if "select" in line] == ["#PBS -l select=4"]
-    assert not any("walltime" in line for line in ask(drop_directives=("walltime",)))
-    assert not any(" -l " in line for line in ask(drop_directives=("-l",)))
 
 
 def test_pbs_submission_and_terminals() -> None:

@@ -34,8 +34,6 @@ def test_grid_engine_allocations() -> None:
     assert read("qrsh").step_id == "qrsh"
     assert read("ppn2").step_id == ""
 
-
-def test_grid_engine_file_that_is_elsewhere() -> None:
     def fail(path: str) -> str:
         raise FileNotFoundError(2, "No such file or directory", path)
 
@@ -52,7 +50,7 @@ def read_pbs(lines: str, host: str = "n1", **changes: str) -> Allocation:
     return find_allocation(PBS | changes, lambda _: lines, ThisHost(host, 64, 4))
 
 
-def test_pbs_allocations() -> None:
+def test_pbs_allocations_and_this_machine() -> None:
     """select=2:ncpus=8:mpiprocs=4:ngpus=4"""
     found = read_pbs("n1.site\n" * 4 + "n2.site\n" * 4, NCPUS="8", OMP_NUM_THREADS="8")
     assert show(found) == [("n1.site", 4, 8, 4), ("n2.site", 4, 8, 4)]
@@ -61,9 +59,6 @@ def test_pbs_allocations() -> None:
     assert show(read_pbs("n1\nn2\n", host="head", NCPUS="x")) == [("n1", 1, 0, None), ("n2", 1, 0, None)]
     found = read_pbs("n1\n", PBS_JOBID="123[4].server", PBS_ARRAY_INDEX="4")
     assert found.array_index == "4"
-
-
-def test_this_machine() -> None:
     found = find_allocation({}, str, ThisHost("laptop", 8, 2))
     assert show(found) == [("laptop", 2, 8, 2)]
     assert (found.scheduler, found.here, found.job_id) == ("local", "laptop", "")

@@ -34,7 +34,7 @@ def test_allocation(name: str, tasks: str, cpus: str, gpus: str) -> None:
     assert " ".join(str(node.gpus) for node in nodes) == gpus
 
 
-def test_allocation_names_ids_and_its_launch() -> None:
+def test_allocation_names_ids_launch_and_gpus() -> None:
     found = read("gap")
     assert found.names == ("gpu01", "gpu03")
     assert (found.scheduler, found.here, found.step_id, found.step_tasks) == ("slurm", "gpu01", "", 0)
@@ -45,9 +45,6 @@ def test_allocation_names_ids_and_its_launch() -> None:
     assert read("salloc").here == ""
     assert read("hydra", host="gpu02.cluster").here == "gpu02", "Hydra hands on the first node's SLURMD_NODENAME"
     assert read("batch", host="elsewhere").here == "gpu01", "a node's name need not be its host's"
-
-
-def test_allocation_gpus_by_request_and_without_any() -> None:
     assert read("task_gpus_per_task").masks_gpus
     assert read("gres", SLURM_GPU_BIND="single:1").masks_gpus
     assert not read("gres", SLURM_GPU_BIND="none").masks_gpus

@@ -66,7 +66,7 @@ def test_slurm_asks_for_gpus_in_the_words_of_the_site(directive, kind, queue, ex
     assert [each for each in read_directives(job, site) if not each.startswith("--partition")] == expected
 
 
-def test_slurm_asks_for_memory_in_the_words_of_the_site() -> None:
+def test_slurm_memory_nodes_tasks_and_time_in_the_words_of_the_site() -> None:
     job = Job(command=("x",), memory=1500 << 20)
     assert read_directives(job) == ["--mem=1500M"]
     assert read_directives(job, replace(SITE, memory_directive="--mem-per-node={size}")) == ["--mem-per-node=1500M"]
@@ -75,9 +75,6 @@ def test_slurm_asks_for_memory_in_the_words_of_the_site() -> None:
     assert read_directives(Job(command=("x",), memory=0)) == ["--mem=0"], "all of the node"
     assert read_directives(Job(command=("x",), memory_per_cpu=GIBI)) == ["--mem-per-cpu=1G"]
     assert read_directives(Job(command=("x",), memory_per_gpu=GIBI)) == ["--mem-per-gpu=1G"]
-
-
-def test_slurm_says_nodes_tasks_and_time_where_they_must_be_said() -> None:
     job = Job(command=("x",), gpus_per_node=4, memory=GIBI, time=600)
     assert read_directives(job, TACC) == ["--nodes=1", "--ntasks=1", "--time=00:10:00"]
     per_node = replace(job, parallel=Parallel.MPI, nodes=2, tasks_per_node=4)

@@ -38,7 +38,7 @@ def list_one(**fields: str) -> JobStatus:
     return status
 
 
-def test_squeue_is_asked_once_for_all_jobs_whatever_the_shell_is_set_to() -> None:
+def test_queries_are_asked_once_for_all_jobs() -> None:
     query = SLURM.list_query("ada")
     assert query.argv[0] == "squeue"
     assert {"--noheader", "--states=all", "--user=ada"} < set(query.argv)
@@ -46,9 +46,16 @@ def test_squeue_is_asked_once_for_all_jobs_whatever_the_shell_is_set_to() -> Non
     assert (variables["SLURM_TIME_FORMAT"], variables["SLURM_BITSTR_LEN"]) == ("%s", "0")
     assert variables["SQUEUE_PARTITION"] is None
     assert not query.may_fail
+    query = SLURM.history_query(["1", "2"], 1794728396.0)
+    assert query.may_fail
+    assert "--jobs=1,2" in query.argv
+    assert "--starttime=2026-11-14" in query.argv
+    many = SLURM.history_query([str(10_000_000 + number) for number in range(20_000)], 0.0)
+    assert max(map(len, many.argv)) < 131_072
+    assert sum(word.count(",") + 1 for word in many.argv if word.startswith("--jobs=")) == 20_000
 
 
-def test_squeue_recorded_list_is_read() -> None:
+def test_squeue_recorded_list_and_names_are_read() -> None:
     found = SLURM.parse_list(read_recorded("squeue.txt"))
     states = {each.shown_id: each.state for each in found}
     assert (states["10_1"], states["10_[5-45:2]"], states["11"]) == (State.RUNNING, State.QUEUED, State.HELD)
@@ -60,15 +67,15 @@ def test_squeue_recorded_list_is_read() -> None:
     assert waiting.started is None, "an expected start is none"
     assert dict(waiting.details)["expected start"] == "1794731996"
     assert (done.started, done.ended) == (1794728111.0, 1794728131.0)
-
-
-def test_squeue_names_may_be_anything() -> None:
     found = SLURM.parse_list(read_recorded("squeue.txt")) + SLURM.parse_list(read_recorded("squeue-names.txt"))
     names = {each.name for each in found}
     assert "a b \"q\" 'x' $(id) `id` \\ # é 日本 %j | = UserId=x(0)" in names
     assert "a|b|c é" in names
     assert "two" in names, "what follows a line break is passed over"
     assert len(found) == 20 + 13
+    status = list_one(start="2026-11-15T07:39:57")
+    assert status.started == time.mktime((2026, 11, 15, 7, 39, 57, 0, 0, -1))
+    assert (list_one(start="N/A").started, list_one(start="07:39:57").started) == (None, None)
 
 
 def test_squeue_list_that_is_empty_or_no_list() -> None:
@@ -113,12 +120,6 @@ def test_slurm_held_jobs_are_held(reason: str) -> None:
 def test_slurm_array_indices(index: str, expected: tuple[int | None, str]) -> None:
     status = list_one(index=index, state="PENDING")
     assert (status.index, status.pending_indices) == expected
-
-
-def test_squeue_times_are_also_read_in_the_usual_form() -> None:
-    status = list_one(start="2026-11-15T07:39:57")
-    assert status.started == time.mktime((2026, 11, 15, 7, 39, 57, 0, 0, -1))
-    assert (list_one(start="N/A").started, list_one(start="07:39:57").started) == (None, None)
 
 
 def count_calls(work) -> int:
@@ -203,7 +204,7 @@ def test_scontrol_that_knows_no_such_job_is_no_error(text: str) -> None:
     assert query.may_fail
 
 
-def test_sacct_recorded_jobs_are_read() -> None:
+def test_sacct_recorded_jobs_and_other_lines_are_read() -> None:
     found = SLURM.parse_history(read_recorded("sacct.txt"))
     told = {each.shown_id: (each.state, each.exit_code, each.signal) for each in found}
     assert told == {
@@ -225,6 +226,11 @@ def test_sacct_recorded_jobs_are_read() -> None:
     assert (first.name, first.user, first.queue, first.nodes) == ("a|b|c é", "ada", "gpu", "n1")
     assert (first.submitted, first.ended, first.time_limit) == (1794728736.0, 1794728736.0, 600)
     assert (dict(find(found, "5").details)["largest process"], find(found, "9").ended) == ("314500K", None)
+    text = sacct_line("7+0", "COMPLETED") + sacct_line("x", "COMPLETED") + "short|line\n"
+    assert [each.shown_id for each in SLURM.parse_history(text)] == ["7"]
+    assert SLURM.parse_history("Slurm accounting storage is disabled\n") == []
+    with pytest.raises(SchedulerFailed):
+        SLURM.parse_history("sacct: fatal: invalid field\n")
 
 
 def sacct_line(id: str, state: str, code: str = "0:0", asked: str = "4Gn", used: str = "") -> str:
@@ -251,24 +257,6 @@ def test_sacct_memory_and_codes_are_explained() -> None:
     assert "127 or 255" in sentence
     assert "not found" in sentence
     assert "container" in sentence
-
-
-def test_sacct_lines_of_other_kinds() -> None:
-    text = sacct_line("7+0", "COMPLETED") + sacct_line("x", "COMPLETED") + "short|line\n"
-    assert [each.shown_id for each in SLURM.parse_history(text)] == ["7"]
-    assert SLURM.parse_history("Slurm accounting storage is disabled\n") == []
-    with pytest.raises(SchedulerFailed):
-        SLURM.parse_history("sacct: fatal: invalid field\n")
-
-
-def test_sacct_query_names_all_jobs_and_a_day_before_the_first() -> None:
-    query = SLURM.history_query(["1", "2"], 1794728396.0)
-    assert query.may_fail
-    assert "--jobs=1,2" in query.argv
-    assert "--starttime=2026-11-14" in query.argv
-    many = SLURM.history_query([str(10_000_000 + number) for number in range(20_000)], 0.0)
-    assert max(map(len, many.argv)) < 131_072
-    assert sum(word.count(",") + 1 for word in many.argv if word.startswith("--jobs=")) == 20_000
 
 
 def test_slurm_values() -> None:

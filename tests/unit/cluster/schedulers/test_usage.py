@@ -32,11 +32,18 @@ Job Id: 7.pbs1
 """
 
 
-def test_usage_of_sacct_adds_the_steps() -> None:
+def test_usage_of_sacct_qacct_and_qstat() -> None:
     found = slurm.parse_usage(SACCT)
     assert found["12"] == JobUsage(600.0, 8, 3723.0, 6 << 30, 32 << 30, 4)  # three tasks of 2 GiB on each node
     assert found["13_4"] == JobUsage(60.0, 1, None, None, 500 << 20, None)  # nobody measured it
     assert (found["14"], len(found)) == (JobUsage(), 3)
+    found = gridengine.parse_usage((REPOSITORY / "tests/golden/gridengine/recorded/accounts.txt").read_text())
+    assert found["25"] == JobUsage(4.0, 1, 0.007, int(4.156 * (1 << 20)), None, None)
+    assert pbs.parse_usage(QSTAT) == {"7.pbs1": JobUsage(300, 10, 600, 2 << 30, None, 2)}
+    several = QSTAT + QSTAT.replace("7.pbs1", "8.pbs1")
+    assert list(pbs.parse_usage(several)) == ["7.pbs1", "8.pbs1"]
+    assert [name for name in SCHEDULERS if find_usage_reader(name) is None] == ["local"]
+    assert slurm.parse_usage("") == gridengine.parse_usage("") == pbs.parse_usage("") == {}
 
 
 def test_usage_is_asked_once_for_all() -> None:
@@ -47,16 +54,6 @@ def test_usage_is_asked_once_for_all() -> None:
     query = pbs.usage_query(["7.pbs1", "8[].pbs1"], 0.0)
     assert query.argv == ("qstat", "-x", "-f", "-w", "-t", "7.pbs1", "8[].pbs1")
     assert query.may_fail
-
-
-def test_usage_of_qacct_and_qstat() -> None:
-    found = gridengine.parse_usage((REPOSITORY / "tests/golden/gridengine/recorded/accounts.txt").read_text())
-    assert found["25"] == JobUsage(4.0, 1, 0.007, int(4.156 * (1 << 20)), None, None)
-    assert pbs.parse_usage(QSTAT) == {"7.pbs1": JobUsage(300, 10, 600, 2 << 30, None, 2)}
-    several = QSTAT + QSTAT.replace("7.pbs1", "8.pbs1")
-    assert list(pbs.parse_usage(several)) == ["7.pbs1", "8.pbs1"]
-    assert [name for name in SCHEDULERS if find_usage_reader(name) is None] == ["local"]
-    assert slurm.parse_usage("") == gridengine.parse_usage("") == pbs.parse_usage("") == {}
 
 
 @with_rows(

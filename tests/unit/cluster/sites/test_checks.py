@@ -83,7 +83,7 @@ def test_checks_take_types_of_gpus_that_a_queue_has_or_may_have(queue_and_type: 
     assert check_request(Job(gpus_per_node=1, gpu_type=kind, queue=queue), TYPES).job.queue == queue
 
 
-def test_checks_write_types_of_gpus_as_the_scheduler_does_and_choose_their_queue() -> None:
+def test_checks_types_of_gpus_choose_the_queue_and_are_written_as_there() -> None:
     asked = {"b": "V100", "c": "HOPPER", "a": "A100"}
     made = {
         queue: check_request(Job(gpus_per_node=1, gpu_type=kind, queue=queue), TYPES) for queue, kind in asked.items()
@@ -91,12 +91,23 @@ def test_checks_write_types_of_gpus_as_the_scheduler_does_and_choose_their_queue
     assert {queue: each.job.gpu_type for queue, each in made.items()} == {"b": "v100", "c": "hopper", "a": "A100"}
     assert check_request(Job(gpus_per_node=1, gpu_type="v100"), TYPES).job.queue == "b"
     assert "the GPUs of alpha at zih-alpha are A100" in refuse("zih-alpha", gpus_per_node=1, gpu_type="h100").message
+    problem = refuse("sdumont", queue="sequana_cpu", gpus_per_node=2, time=HOUR)
+    assert (problem.message, problem.hint) == ("sequana_cpu at sdumont has no GPUs", "try: --queue sequana_gpu")
+    problem = refuse("sdumont", queue="sequana_gpu", time=HOUR)
+    assert "never start" in problem.message
+    assert problem.hint == "try: --gpus 1"
 
 
-def test_checks_leave_alone_what_a_generic_site_knows_nothing_of() -> None:
+def test_checks_leave_alone_what_they_know_nothing_of() -> None:
     job = Job(gpus_per_node=100, nodes=5000, time=400 * DAY, queue="any", memory=1 << 50, exclusive=True)
     for name in ("generic-slurm", "generic-gridengine", "generic-pbs", "local"):
         assert check_request(job, SITES[name]) == Checked(job)
+    assert check("abci3", account="g", queue="R1234", nodes=500).job.queue == "R1234"
+    assert check("abci3", account="g", queue="rt_HF", reservation="R1234", time=30 * DAY).job.time == 30 * DAY
+    assert check("zih-alpha", queue="course", reservation="r1").job.queue == "course"
+    assert check("sdumont", queue="sequana_gpu_dev,sequana_gpu", gpus_per_node=1, time=HOUR).job.queue == (
+        "sequana_gpu_dev,sequana_gpu"
+    )
 
 
 def test_checks_spread_gpus_and_shorten_times() -> None:
@@ -116,14 +127,6 @@ def test_checks_spread_gpus_and_shorten_times() -> None:
     queues = tuple(Queue(f"q{count}", gpus_per_node=count) for count in (1, 4, 2))
     site = Site("s", "", "slurm", queues=queues, refuses=("gpus",))
     assert refuse_at(site, Job(gpus_per_node=8)).hint == "try: --nodes 2 --gpus 4 --queue q4"
-
-
-def test_checks_queues_with_and_without_gpus() -> None:
-    problem = refuse("sdumont", queue="sequana_cpu", gpus_per_node=2, time=HOUR)
-    assert (problem.message, problem.hint) == ("sequana_cpu at sdumont has no GPUs", "try: --queue sequana_gpu")
-    problem = refuse("sdumont", queue="sequana_gpu", time=HOUR)
-    assert "never start" in problem.message
-    assert problem.hint == "try: --gpus 1"
 
 
 def test_checks_unknown_queues_propose_the_nearest() -> None:
@@ -325,15 +328,6 @@ def test_checks_take_the_queue_of_a_server_and_name_what_is_near() -> None:
     assert caught.value.context == {"site": "s", "queue": "cpu", "nearest": "--queue gpu"}
 
 
-def test_checks_let_reservations_and_lists_of_queues_pass() -> None:
-    assert check("abci3", account="g", queue="R1234", nodes=500).job.queue == "R1234"
-    assert check("abci3", account="g", queue="rt_HF", reservation="R1234", time=30 * DAY).job.time == 30 * DAY
-    assert check("zih-alpha", queue="course", reservation="r1").job.queue == "course"
-    assert check("sdumont", queue="sequana_gpu_dev,sequana_gpu", gpus_per_node=1, time=HOUR).job.queue == (
-        "sequana_gpu_dev,sequana_gpu"
-    )
-
-
 def test_checks_requirements_and_the_account_of_a_profile() -> None:
     assert refuse("abci2", gpus_per_node=4).hint == "try: --account PROJECT --queue rt_F"
     assert refuse("tacc-frontera", gpus_per_node=4).hint == "try: --time 1h --queue rtx"
@@ -368,7 +362,7 @@ def test_checks_what_tacc_gives_and_refuses() -> None:
     assert "without --exclusive" in str(refuse("sdumont", gpus_per_node=1, time=HOUR, exclusive=True).hint)
 
 
-def test_checks_cpus_memory_and_tasks() -> None:
+def test_checks_cpus_memory_tasks_and_warnings() -> None:
     problem = refuse("zih-alpha", cpus_per_task=100, memory=2048 * GIGA)
     assert "96 CPUs" in problem.message
     assert "990000M of memory" in problem.message
@@ -376,9 +370,6 @@ def test_checks_cpus_memory_and_tasks() -> None:
     assert "--nodes 2" in str(refuse("zih-alpha", nodes=1, tasks=100, memory=GIGA).hint)
     assert "memory" in refuse("zih-alpha", memory_per_cpu=20 * GIGA, cpus_per_task=90).message
     assert "memory" in refuse("zih-alpha", memory_per_gpu=200 * GIGA, gpus_per_node=8).message
-
-
-def test_checks_warn_of_little_memory_and_of_what_is_gone() -> None:
     assert "300M per CPU" in check("zih-alpha", gpus_per_node=1).warnings[0]
     assert check("zih-alpha", gpus_per_node=1, memory_per_cpu=GIGA).warnings == ()
     assert "switched off" in check("abci2", account="g", gpus_per_node=4).warnings[0]

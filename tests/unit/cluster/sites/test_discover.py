@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kedge.base.frozen import replace
@@ -125,9 +125,6 @@ def test_discover_gridengine_reads_what_a_real_one_says() -> None:
     assert site.gpu_directive == "-l gpu={count}"
     assert dict(site.options) == {"smp_environment": "smp", "mpi_environment": "ppn{tasks}", "gpu_per_slot": "yes"}
     assert "rt_F" in site.notes[0]
-
-
-def test_discover_gridengine_reads_limits_and_resources_of_other_sites() -> None:
     queue = recorded("gridengine-queue").replace("h_rt                  INFINITY", "h_rt 24:00:00,[@long=48:00:00]")
     queue = queue.replace("slots                 8", "slots 8,[ge01=16]").replace("BATCH INTERACTIVE", "BATCH")
     resources = (
@@ -228,6 +225,7 @@ SITES = st.builds(
 )
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(SITES)
 def test_discover_profiles_are_read_back_as_they_were_written(site: Site) -> None:
     assert make_site(parse_profile(write_profile(site, opening=("a",)), "x"), "x", "") == site

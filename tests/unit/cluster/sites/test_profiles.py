@@ -273,22 +273,13 @@ def test_profiles_that_are_no_profiles_are_refused(tmp_path: Path, data: bytes, 
     assert profile.list_sites((folder,))[0].problem
 
 
-def test_profiles_need_a_title_and_a_scheduler_and_no_queue_twice(tmp_path: Path) -> None:
+def test_profiles_need_a_title_and_others_that_are_bad_do_not_matter(tmp_path: Path) -> None:
     own = write(tmp_path, "a", 'title = "x"\n')
     with pytest.raises(SiteProblem, match="a profile needs 'scheduler'"):
         profile.load_site("a", (own,))
     write(tmp_path, "b", 'title = "x"\nscheduler = "slurm"\n[[queues]]\nname = "q"\n[[queues]]\nname = "q"\n')
     with pytest.raises(SiteProblem, match="two queues are called 'q'"):
         profile.load_site("b", (own,))
-
-
-@each_row("name", ["", "..", "a b", "-x", "x" * 65, "\n"])
-def test_profiles_names_are_names(name: str) -> None:
-    with pytest.raises(SiteProblem, match="is not a valid site name"):
-        profile.load_site(name, FOLDERS)
-
-
-def test_profiles_others_that_are_bad_do_not_matter(tmp_path: Path) -> None:
     hopeless = profile.ProfileDirectory(Path("/" + "x" * 5000), "user")  # fails for root, too
     assert profile.load_site("nvidia", (hopeless, *FOLDERS)) == load("nvidia")
     assert len(profile.list_sites((hopeless, *FOLDERS))) == len(NAMES)
@@ -296,6 +287,12 @@ def test_profiles_others_that_are_bad_do_not_matter(tmp_path: Path) -> None:
     own = write(tmp_path, "good", 'title = "x"\nscheduler = "slurm"\n')
     write(tmp_path, "bad", "this is not TOML")
     assert profile.load_site("good", (own,)).title == "x"
+
+
+@each_row("name", ["", "..", "a b", "-x", "x" * 65, "\n"])
+def test_profiles_names_are_names(name: str) -> None:
+    with pytest.raises(SiteProblem, match="is not a valid site name"):
+        profile.load_site(name, FOLDERS)
 
 
 def test_profiles_are_found_quickly() -> None:

@@ -230,7 +230,7 @@ def test_limits_are_judged_with_the_nodes_that_tasks_need() -> None:
 HOME = {"HOME": "/home/u", "SCRATCH": "/home/u/scratch", "GROUP": "/group/g"}
 
 
-def test_paths_are_hidden_by_the_directory_that_is_named() -> None:
+def test_paths_are_hidden_and_proposed_below_scratch() -> None:
     site = Site(
         "site",
         "",
@@ -251,9 +251,6 @@ def test_paths_are_hidden_by_the_directory_that_is_named() -> None:
     assert [find_hidden_root(path, seen, HOME) for path in expected] == [None] * len(expected)
     assert find_hidden_root("/x", Site("site", "", "slurm", hidden_paths=("/",)), {}) == "/"
     assert find_hidden_root("/x", Site("site", "", "slurm", home_on_nodes=False), {}) is None
-
-
-def test_paths_that_are_hidden_are_proposed_below_scratch() -> None:
     cases: list[tuple[Job, list[str], str]] = [
         (Job(), ["/home/u/run"], "--directory /home/u/scratch/run"),
         (Job(), ["/home/u/run/../x", "/home/u/y"], "--directory /home/u/scratch/x"),

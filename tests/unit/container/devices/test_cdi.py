@@ -125,7 +125,7 @@ def plan(*names: str, tree: Tree | None = None, image=None, folders: tuple[str, 
     return plan_devices(options, make_host(host_tree() if tree is None else tree), image or make_image())
 
 
-def test_cdi_nvidia_gpu_gets_nodes_mounts_and_variables() -> None:
+def test_cdi_nvidia_gpus_get_nodes_mounts_and_variables() -> None:
     additions = plan("nvidia.com/gpu=0")
     assert additions.devices == ["/dev/nvidia-modeset", "/dev/nvidia-uvm", "/dev/nvidiactl", "/dev/nvidia1"]
     assert additions.variables == {"NVIDIA_VISIBLE_DEVICES": "void"}
@@ -134,6 +134,10 @@ def test_cdi_nvidia_gpu_gets_nodes_mounts_and_variables() -> None:
     assert not binds["/run/nvidia-persistenced/socket"].readonly
     assert "/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05" in binds
     assert additions.warnings == []
+    additions = plan("nvidia.com/gpu=0,nvidia.com/gpu=1", "vendor.com/net=port0")
+    assert additions.devices.count("/dev/nvidiactl") == 1
+    assert {"/dev/nvidia0", "/dev/nvidia1"} <= set(additions.devices)
+    assert len([bind for bind in additions.binds if bind.destination == "/usr/bin/nvidia-smi"]) == 1
 
 
 def test_cdi_nvidia_hooks_are_done_here() -> None:
@@ -151,13 +155,6 @@ def test_cdi_nvidia_hooks_are_done_here() -> None:
     older = plan("nvidia.com/gpu=0", image=make_compat_image("575.57.08", note))
     assert older.prepend_library_path == []
     assert any("host libcuda 580.95.05 is used" in text for text in older.notes)
-
-
-def test_cdi_several_devices_share_the_common_part() -> None:
-    additions = plan("nvidia.com/gpu=0,nvidia.com/gpu=1", "vendor.com/net=port0")
-    assert additions.devices.count("/dev/nvidiactl") == 1
-    assert {"/dev/nvidia0", "/dev/nvidia1"} <= set(additions.devices)
-    assert len([bind for bind in additions.binds if bind.destination == "/usr/bin/nvidia-smi"]) == 1
 
 
 def test_cdi_other_vendors_are_honoured_and_the_rest_is_said() -> None:

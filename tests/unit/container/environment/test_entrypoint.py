@@ -88,7 +88,7 @@ def test_run_starts_scripts_that_somebody_wrote(script: str) -> None:
     assert plan(make_image(more={RUNSCRIPT: script}), verb="run", arguments=["x"]).argv == [RUNSCRIPT, "x"]
 
 
-def test_run_without_script_takes_what_there_is() -> None:
+def test_verbs_take_the_scripts_and_programs_there_are() -> None:
     payload = plan(make_plain_image({"/bin/sh": ""}), verb="run", arguments=["-c", "true"])
     assert payload.argv == ["/bin/sh", "-c", "true"]
     assert any("kedge starts /bin/sh" in note for note in payload.notes)
@@ -98,6 +98,14 @@ def test_run_without_script_takes_what_there_is() -> None:
     assert plan(bare, verb="run", arguments=["y"]).argv == ["/app", "y"]
     with pytest.raises(CannotStart, match="has no default command"):
         plan(make_plain_image({}, executables=()), verb="run", arguments=[])
+    assert plan(make_image(), verb="test", arguments=[]).argv == []
+    assert plan(make_plain_image({"/bin/sh": ""}), verb="start", arguments=[]).argv == []
+    tested = make_image(more={"/.singularity.d/test": "#!/bin/sh\ntrue\n"})
+    assert plan(tested, verb="test", arguments=["x"]).argv == ["/.singularity.d/test", "x"]
+    assert plan(make_image(), verb="start", arguments=["x"]).argv == ["/.singularity.d/startscript", "x"]
+    payload = plan(make_image("PATH=/opt/bin"), None, "prog", "-x")
+    assert (payload.argv, payload.search[0]) == (["prog", "-x"], "/opt/bin")
+    assert plan(make_image(), None, "./prog").search == []
 
 
 def test_shell_prefers_what_is_asked_for() -> None:
@@ -115,14 +123,6 @@ def test_shell_prefers_what_is_asked_for() -> None:
         plan(make_image(shells=()), verb="shell", arguments=[])
 
 
-def test_test_and_start_without_script_do_nothing() -> None:
-    assert plan(make_image(), verb="test", arguments=[]).argv == []
-    assert plan(make_plain_image({"/bin/sh": ""}), verb="start", arguments=[]).argv == []
-    tested = make_image(more={"/.singularity.d/test": "#!/bin/sh\ntrue\n"})
-    assert plan(tested, verb="test", arguments=["x"]).argv == ["/.singularity.d/test", "x"]
-    assert plan(make_image(), verb="start", arguments=["x"]).argv == ["/.singularity.d/startscript", "x"]
-
-
 def test_apps_have_their_own_scripts() -> None:
     image = make_image(more={"/scif/apps/foo/scif/runscript": "#!/bin/sh\n", "/.singularity.d/env/95-apps.sh": ""})
     assert plan(image, verb="run", app="foo", arguments=["x"]).argv == ["/scif/apps/foo/scif/runscript", "x"]
@@ -130,12 +130,6 @@ def test_apps_have_their_own_scripts() -> None:
         with pytest.raises(CannotStart, match="no app bar") as caught:
             plan(image, verb=verb, app="bar", arguments=[])
         assert "foo" in str(caught.value.hint)
-
-
-def test_exec_looks_for_bare_words_along_the_containers_path() -> None:
-    payload = plan(make_image("PATH=/opt/bin"), None, "prog", "-x")
-    assert (payload.argv, payload.search[0]) == (["prog", "-x"], "/opt/bin")
-    assert plan(make_image(), None, "./prog").search == []
 
 
 @each_row(

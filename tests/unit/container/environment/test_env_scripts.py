@@ -272,13 +272,10 @@ def test_quoted_values_that_nest_too_deeply_are_left_to_a_shell() -> None:
         split_words(f'"{deep}"', values.get)
 
 
-def test_bash_words_are_known() -> None:
+def test_scripts_of_bash_and_of_apps_are_known() -> None:
     for script in ("[[ a ]]", "source x", "A+=b", "a=(1 2)", "function f { :; }"):
         assert uses_bash(f"#!/bin/sh\n{script}\n")
     assert not uses_bash("#!/bin/sh\n# source it with [[ ]]\nexport A=http://x\n")
-
-
-def test_script_of_apps_is_known_and_idle_without_one() -> None:
     text = fixed_files.ENVIRONMENT["95-apps.sh"]
     assert is_idle_script(text, Variables()), "note its size and hash in env_scripts"
     assert not is_idle_script(text, Variables({"SINGULARITY_APPNAME": "one"}))

@@ -71,15 +71,12 @@ def test_environment_options_keep_names_outside() -> None:
     assert ("A" in environ, "B" in environ, environ["C"]) == (False, False, "3")
 
 
-def test_environment_precedence() -> None:
+def test_environment_precedence_of_scripts_and_the_host() -> None:
     image = make_image("A=image", "B=image", "C=image", environment="export B=script C=script D=script")
     host = {**dict.fromkeys("ABCDEF", "host"), "SINGULARITYENV_C": "singularity", "SINGULARITYENV_D": "singularity"}
     host |= {"APPTAINERENV_D": "apptainer", "APPTAINERENV_E": "apptainer", "KEDGEENV_E": "kedge"}
     environ = plan(image, host).environ
     assert [environ[name] for name in "ABCDEF"] == ["image", "script", "singularity", "apptainer", "kedge", "host"]
-
-
-def test_environment_scripts_of_images_set_and_unset() -> None:
     environ = plan(
         make_image(environment='export A="${FOO:-default}" B="$HOME:$APPTAINER_NAME"'), {"FOO": "host"}
     ).environ
@@ -111,7 +108,7 @@ def test_environment_path_requests(asked: dict[str, str], expected: str) -> None
     assert not [name for name in payload.environ if "USER_DEFINED" in name or "PREPEND" in name]
 
 
-def test_environment_library_path_requests() -> None:
+def test_environment_requests_for_libraries_and_odd_names() -> None:
     assert (
         plan(make_image(), {"APPTAINERENV_LD_LIBRARY_PATH": "/l"}).environ["LD_LIBRARY_PATH"]
         == "/l:/.singularity.d/libs"
@@ -119,9 +116,6 @@ def test_environment_library_path_requests() -> None:
     assert plan(make_image(), {"APPTAINERENV_LD_LIBRARY_PATH": ""}).environ["LD_LIBRARY_PATH"] == ""
     host = {"APPTAINERENV_PREPEND_LD_LIBRARY_PATH": "/a", "APPTAINERENV_APPEND_LD_LIBRARY_PATH": "/z"}
     assert plan(make_image(), host).environ["LD_LIBRARY_PATH"] == "/a:/.singularity.d/libs:/z"
-
-
-def test_environment_names_that_cannot_be_asked_for_are_said() -> None:
     host = {"APPTAINERENV_HOME": "/q", "APPTAINERENV_A B": "x", "APPTAINERENV_UID": "4", "SINGULARITYENV_C": "c"}
     payload = plan(make_image(), host)
     assert (payload.environ["HOME"], payload.environ["C"]) == ("/home/user", "c")
@@ -199,12 +193,9 @@ def test_environment_files_run_nothing(text: str) -> None:
         plan(make_image(), host=host, env_file=["/f"])
 
 
-def test_environment_file_that_is_missing_is_an_error() -> None:
+def test_environment_file_must_be_there_and_may_be_a_pipe_of_the_shell(tmp_path) -> None:
     with pytest.raises(FileProblem, match="/no/such"):
         plan(make_image(), env_file=["/no/such"])
-
-
-def test_environment_file_may_be_a_pipe_of_the_shell(tmp_path) -> None:
     path = tmp_path / "vars"
     path.write_text("A=piped\n")
     with path.open("rb") as stream:
@@ -226,15 +217,12 @@ def test_environment_names_binds_and_instances() -> None:
     assert [environ[name] for name in ("APPTAINER_INSTANCE", "SINGULARITY_INSTANCE", "A")] == ["web", "web", "web"]
 
 
-def test_environment_of_old_images_and_folders() -> None:
+def test_environment_home_and_folder_of_images_new_and_old() -> None:
     old = make_plain_image({"/environment": "export OLD=yes\nPATH=/old:$PATH\n", "/bin/sh": ""})
     environ = plan(old, {"APPTAINERENV_A": "1"}).environ
     assert (environ["OLD"], environ["PATH"], environ["A"]) == ("yes", f"/old::{DEFAULT_PATH}", "1")
     plain = plan(make_plain_image({"/bin/sh": ""}), {"APPTAINERENV_A": "1"}).environ
     assert (plain["PATH"], plain["A"], plain["PS1"]) == (DEFAULT_PATH, "1", "Apptainer> ")
-
-
-def test_environment_home_and_folder() -> None:
     assert plan(make_image(), fakeroot=True).environ["HOME"] == "/root"
     assert plan(make_image(), home="/a:/b").environ["HOME"] == "/b"
     assert plan(make_image(), home="/a", fakeroot=True).environ["HOME"] == "/a"

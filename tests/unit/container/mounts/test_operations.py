@@ -54,6 +54,11 @@ LINES: list[tuple[operations.Operation, str]] = [
     (operations.SetUmask(0o007), "set the umask to 007"),
     (operations.Enter(NEW), "make container:/ the root"),
     (operations.ChangeDirectory((f"{NEW}/x", "/"), is_strict=False), f"change to {NEW}/x, else /"),
+    (operations.ChangeDirectory(("/here", "/root/x", "/"), is_strict=False), "change to /here, else /root/x, else /"),
+    (
+        operations.Overlay((f"{SESSION}/a", f"{OLD}/images/a"), f"{SESSION}/upper", "", NEW, is_written=True),
+        "mount an overlay on container:/: lower session:/a over host:/images/a, upper session:/upper",
+    ),
 ]
 
 

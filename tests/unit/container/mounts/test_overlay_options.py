@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Which layers lie above an image: what --overlay, --writable and --writable-tmpfs mean, and what they refuse."""
+"""Which layers lie above an image: what --overlay, --writable and --writable-tmpfs mean, refuse, and remember."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import pytest
 
 from kedge.container.facts import HostFacts
 from kedge.container.mounts import overlay_options
+from kedge.container.mounts.ext3 import ExtImage, choose_options
+from kedge.container.mounts.overlay_base import read_base, remember_base
 from kedge.container.mounts.overlay_options import OverlayLayer, choose_tmpfs_size, plan_overlays
 from kedge.container.options import RunOptions
 from kedge.errors import FileProblem, KedgeError, UnsupportedFormat, UsageError
@@ -235,3 +237,33 @@ def test_what_is_not_a_size_is_refused(host, text):
     with pytest.raises(UsageError, match="not a valid tmpfs size") as caught:
         choose_tmpfs_size(RunOptions(tmpfs_size=text, given={"tmpfs_size": "--tmpfs-size"}), host)
     assert "512M" in str(caught.value.hint)
+
+
+def layer(path, *, writable: bool = True, kind: str = "folder") -> OverlayLayer:
+    return OverlayLayer(str(path), kind, writable=writable)
+
+
+def test_base_is_remembered_and_the_last_one_counts(tmp_path) -> None:
+    assert read_base(str(tmp_path)) == ""
+    for image in ("/a.sif", "/a.sif", "docker://ubuntu:22.04"):
+        remember_base([layer(tmp_path)], image)
+        assert read_base(str(tmp_path)) == image
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_base_is_remembered_where_there_is_a_place_for_it(tmp_path) -> None:
+    remember_base([layer(tmp_path, writable=False), layer(tmp_path / "x.img", kind="ext3")], "/a.sif")
+    assert list(tmp_path.iterdir()) == []
+    remember_base([layer(tmp_path / "missing")], "/a.sif")
+    (tmp_path / ".kedge-base").mkdir()
+    remember_base([layer(tmp_path)], "/a.sif")
+    assert read_base(str(tmp_path)) == ""
+
+
+@each_row(("library", "has_old"), [(b"libfuse.so.2", True), (b"libfuse3.so.4", False)])
+def test_options_are_those_that_the_library_knows(tmp_path, library: bytes, has_old: bool) -> None:
+    program = tmp_path / "fuse2fs"
+    program.write_bytes(b"\x7fELF" + library + b"\0norecovery\0")
+    options = choose_options(str(program), ExtImage("/x.img", 4096, 0, writable=False)).split(",")
+    assert {"ro", "norecovery", "offset=4096", "fakeroot"} <= {*options}
+    assert ("use_ino" in options, "big_writes" in options) == (has_old, has_old)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The plan of a container, from facts that are written down: no namespaces, no mounts, no host."""
+"""The plan of a container, and that of %setup, from facts that are written down: no namespaces, no mounts, no host."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from kedge.container.mount_operations import (
     MakeDirectory,
     MakeFile,
     MakeReadonly,
-    Overlay,
     Tmpfs,
     WriteFile,
     describe,
 )
 from kedge.container.mounting import MountPlan, PlanRequest, plan_container
+from kedge.container.mounts.host_script_plan import HostScriptRequest, plan_host_script
 from kedge.container.options import RunOptions
 from kedge.container.step_options import StepOptions
 from kedge.errors import FileProblem, UsageError
@@ -115,7 +115,7 @@ def test_plan_tmp_that_is_a_link_to_the_other_is_mounted_once(links: dict[str, s
     assert ("/tmp" in shown, "/var/tmp" in shown) == (True, False)
 
 
-def test_plan_contain_is_private() -> None:
+def test_plan_contain_is_private_but_what_is_unpacked_may_be_written() -> None:
     request = make_request(contain=True)
     request.private_size = 1 << 26
     request.additions.devices = ["/dev/infiniband", "/dev/absent"]
@@ -125,6 +125,11 @@ def test_plan_contain_is_private() -> None:
     assert {"/dev/null", "/dev/infiniband"} <= set(destinations(plan))
     assert "/dev/absent" not in destinations(plan)
     assert plan.rest[-1] == ChangeDirectory(("/home/user", "/"), is_strict=False)
+    request = make_request(contain=True)
+    request.host.view = TableView({**HOST, "/var/tmp/kedge-1000/session/1/root": None})
+    request.store = "/var/tmp/kedge-1000"
+    request.binds = [Bind("/var/tmp/kedge-1000/session/1/root", "/mnt")]
+    assert not find_bind(plan_container(request), "/mnt").flags & MS_RDONLY
 
 
 def test_plan_binds_come_after_what_they_lie_in() -> None:
@@ -159,18 +164,20 @@ def test_plan_name_servers_are_addresses(text: str) -> None:
         plan_container(make_request(dns=text or ","))
 
 
-def test_plan_name_servers_are_written_one_to_a_line() -> None:
+def test_plan_of_scripts_names_and_libraries() -> None:
     plan = plan_container(make_request(dns="255.0.0.1, 10.0.0.255,fd00::1"))
     [text] = [each.content for each in plan.rest if isinstance(each, WriteFile) and each.path.endswith("/resolv.conf")]
     assert text == "nameserver 255.0.0.1\nnameserver 10.0.0.255\nnameserver fd00::1\n"
-
-
-def test_plan_of_a_script_with_programs_of_the_host_has_the_image_as_one_directory() -> None:
     request = make_request()
     request.options.step = StepOptions({"context": "/home/user/work"})
     shown = [describe(each) for each in plan_container(request).rest]
     assert "bind container:/ to session:/script/rootfs" in shown
     assert shown[-1] == "change to /home/user/work"
+    request = make_request()
+    request.additions.libraries = [("/usr/lib/libcuda.so.580.1", "libcuda.so.1")]
+    plan = plan_container(request)
+    assert MakeFile(f"{SESSION}/libs/libcuda.so.1") in plan.rest
+    assert "/.singularity.d/libs" in destinations(plan)
 
 
 def test_plan_binds_keep_devices_and_need_a_source() -> None:
@@ -204,28 +211,6 @@ def test_plan_home_and_working_folder_order() -> None:
     assert find_bind(plan_container(make_request(home="../:/home/me")), "/home/me").source == OLD + "/home/user"
 
 
-def test_plan_driver_libraries_are_gathered_in_one_folder() -> None:
-    request = make_request()
-    request.additions.libraries = [("/usr/lib/libcuda.so.580.1", "libcuda.so.1")]
-    plan = plan_container(request)
-    assert MakeFile(f"{SESSION}/libs/libcuda.so.1") in plan.rest
-    assert "/.singularity.d/libs" in destinations(plan)
-
-
-def test_operations_are_described_in_one_line_each() -> None:
-    plan = plan_container(make_request(contain=True, hostname="node", dns="1.1.1.1"))
-    overlay = Overlay(
-        (f"{SESSION}/layer0", f"{OLD}/images/a"), f"{SESSION}/upper", f"{SESSION}/work", NEW, is_written=True
-    )
-    shown = [describe(each) for each in (*plan.making, *plan.rest, overlay)]
-    assert all(shown)
-    assert not [line for line in shown if "\n" in line]
-    assert (
-        describe(ChangeDirectory(("/here", "/root/x", "/"), is_strict=False)) == "change to /here, else /root/x, else /"
-    )
-    assert "lower session:/layer0 over host:/images/a, upper session:/upper" in shown[-1]
-
-
 @with_rows(
     *(("/var", "/mnt/tmp/kedge-1000"), ("/", "/mnt/var/tmp/kedge-1000"), ("/var/tmp/kedge-1000", "/mnt")),
     *(("/var/tmp/kedge-1000/images", "/mnt"), ("/way", "/mnt/kedge-1000")),
@@ -239,9 +224,21 @@ def test_plan_images_on_the_node_are_read_only_wherever_they_appear(source: str,
     assert [each for each in binds if each.target == NEW + guarded][-1].flags & MS_RDONLY
 
 
-def test_plan_what_is_being_unpacked_on_the_node_may_be_written() -> None:
-    request = make_request(contain=True)
-    request.host.view = TableView({**HOST, "/var/tmp/kedge-1000/session/1/root": None})
-    request.store = "/var/tmp/kedge-1000"
-    request.binds = [Bind("/var/tmp/kedge-1000/session/1/root", "/mnt")]
-    assert not find_bind(plan_container(request), "/mnt").flags & MS_RDONLY
+def plan(**step: object) -> list[str]:
+    host = TableView({"/usr/people/me/project": None, "/usr/people/me/project/.kube": b"key", "/etc": None})
+    request = HostScriptRequest(StepOptions({"context": "/", **step}), host, TableView({}), [], 1 << 20)
+    return [describe(operation) for operation in plan_host_script(request).rest]
+
+
+def test_host_script_sees_programs_and_what_is_shown() -> None:
+    bound = [line for line in plan() if line.startswith("bind host:") and "/dev/" not in line]
+    assert [line.split()[1] for line in bound] == ["host:/usr", "host:/etc"]
+    project = "/usr/people/me/project"
+    lines = plan(shown=[[project, 1, 2]], hidden=[f"{project}/.kube", "/usr/people/me"])
+    texts = (
+        *("bind host:/usr to", "tmpfs on session:/script/usr/people/me ", f"bind host:{project} to"),
+        f"{project}/.kube",
+    )
+    places = [next(index for index, line in enumerate(lines) if text in line) for text in texts]
+    assert places == sorted(places), "\n".join(lines)
+    assert lines[places[2] + 1].startswith(f"show session:/script{project}, which is not")

@@ -120,16 +120,9 @@ def plan_step() -> PlanRequest:
     return request
 
 
-PLANS = {
-    each.__name__.removeprefix("plan_"): each
-    for each in (
-        *(
-            *(plan_default, plan_contained, plan_workdir, plan_identity, plan_sandbox, plan_homeless),
-            plan_nothing_of_the_host,
-        ),
-        *(plan_binds, plan_libraries, plan_step),
-    )
-}
+MAKERS = (plan_default, plan_contained, plan_workdir, plan_identity, plan_sandbox, plan_homeless)
+MAKERS += (plan_nothing_of_the_host, plan_binds, plan_libraries, plan_step)
+PLANS = {each.__name__.removeprefix("plan_"): each for each in MAKERS}
 
 
 def show(plan: MountPlan) -> str:

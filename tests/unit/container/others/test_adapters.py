@@ -114,7 +114,7 @@ def test_apptainer_words(options: dict[str, object], words: list[str]) -> None:
     assert plan("apptainer", **options).argv == ["apptainer", "exec", *words, "/i.sif", "tool", "a b"]
 
 
-def test_apptainer_binds_come_once_and_escaped() -> None:
+def test_apptainer_and_singularity_get_binds_and_words_of_their_own() -> None:
     environ = {"APPTAINER_BIND": "/data", "SINGULARITY_BINDPATH": "/x", "APPTAINER_CACHEDIR": "/c", "KEDGE_BIND": "/y"}
     binds = [Bind("/data", "/data"), Bind("/a:b,c", "/d", readonly=True), Bind("/i.img", "/e", image_source="/in")]
     found = plan("apptainer", binds=binds, environ=environ)
@@ -122,9 +122,6 @@ def test_apptainer_binds_come_once_and_escaped() -> None:
     assert found.argv == ["apptainer", "exec", *shown, "/i.sif", "tool", "a b"]
     assert found.environ == {"APPTAINER_CACHEDIR": "/c"}
     assert show_bind(Bind("/i", "/e", readonly=True, partition="3")) == "/i:/e:ro,id=3"
-
-
-def test_singularity_differs_where_it_must() -> None:
     assert plan("singularity", root="unpack").argv[:3] == ["singularity", "exec", "--tmp-sandbox"]
     assert plan("singularity", device=["nvidia.com/gpu=0"]).refused[0][0] == "--device"
     assert "sharens" in plan("singularity", sharens=True).notes[0]
@@ -142,19 +139,6 @@ def test_charliecloud_plain_exec() -> None:
     assert any(word.startswith("--set-env=PATH=/bin") for word in found.argv)
     assert found.environ["SECRET"] == "s3cret"
     assert found.environ["PATH"] == "/usr/bin:/bin"  # ch-run's own
-
-
-@with_rows(
-    ({"fakeroot": True}, ["--uid=0", "--gid=0", "--seccomp"]),
-    ({"tmpfs_size": "4G"}, ["--write-fake=4G"]),
-    *(({"contain": True}, ["--private-tmp"]), ({"pwd": "/x"}, ["--cd=/x"]), ({"sharens": True}, ["--join"])),
-    ({"home": "/a:/b"}, ["--bind=/a:/b"]),
-)
-def test_charliecloud_words(options: dict[str, object], words: list[str]) -> None:
-    assert has_words(plan("charliecloud", **options).argv, *words)
-
-
-def test_charliecloud_contained_gets_nothing_of_the_host_and_binds_can_be_written() -> None:
     found = plan("charliecloud", containall=True)
     assert not [word for word in found.argv if word.startswith("--bind=")]
     assert "SECRET" not in found.environ
@@ -167,6 +151,16 @@ def test_charliecloud_contained_gets_nothing_of_the_host_and_binds_can_be_writte
     assert "--bind=/d:/d" in found.argv
     assert "/d" in found.notes[0]
     assert plan("charliecloud", writable=True).refused[0][0] == "--writable"
+
+
+@with_rows(
+    ({"fakeroot": True}, ["--uid=0", "--gid=0", "--seccomp"]),
+    ({"tmpfs_size": "4G"}, ["--write-fake=4G"]),
+    *(({"contain": True}, ["--private-tmp"]), ({"pwd": "/x"}, ["--cd=/x"]), ({"sharens": True}, ["--join"])),
+    ({"home": "/a:/b"}, ["--bind=/a:/b"]),
+)
+def test_charliecloud_words(options: dict[str, object], words: list[str]) -> None:
+    assert has_words(plan("charliecloud", **options).argv, *words)
 
 
 def test_enroot_plain_exec() -> None:
@@ -227,6 +221,16 @@ def test_podman_plain_exec() -> None:
     assert has_words(found.argv, "--env", "SECRET")
     assert "s3cret" not in " ".join(found.argv)  # every user of the node can read the words
     assert found.environ["PATH"] == "/usr/bin:/bin"
+    assert "--init" not in plan("podman").argv
+    there: dict[str, bytes | str | None] = {"/usr/bin/catatonit": b"#!"}
+    assert "--init" in plan("podman", host_files=there).argv
+    assert "--init" not in plan("podman", host_files=there, no_init=True).argv
+    found = plan("podman", host_files={"/etc/subuid": b"other:100000:65536\n"})
+    assert "--userns=keep-id" not in found.argv
+    assert "/etc/subuid" in found.notes[0]
+    assert show_volume(Bind("/a:b,c", "/d", readonly=True)) == (
+        '--mount=type=bind,"source=/a:b,c",destination=/d,ro=true'
+    )
 
 
 @with_rows(
@@ -258,19 +262,6 @@ def test_podman_gpu_by_cdi_or_one_by_one() -> None:
     found = plan("podman", nv=True, additions=additions)
     assert has_words(found.argv, "--device", "/dev/nvidia0")
     assert "--volume=/usr/lib/libcuda.so.1:/.singularity.d/libs/libcuda.so.1:ro" in found.argv
-
-
-def test_podman_init_users_and_mounts_follow_the_host() -> None:
-    assert "--init" not in plan("podman").argv
-    there: dict[str, bytes | str | None] = {"/usr/bin/catatonit": b"#!"}
-    assert "--init" in plan("podman", host_files=there).argv
-    assert "--init" not in plan("podman", host_files=there, no_init=True).argv
-    found = plan("podman", host_files={"/etc/subuid": b"other:100000:65536\n"})
-    assert "--userns=keep-id" not in found.argv
-    assert "/etc/subuid" in found.notes[0]
-    assert show_volume(Bind("/a:b,c", "/d", readonly=True)) == (
-        '--mount=type=bind,"source=/a:b,c",destination=/d,ro=true'
-    )
 
 
 @each_row("runtime", OTHERS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Who a process becomes by set*uid and set*gid, and what it may do then: the kernel is the judge, as real root."""
+"""Who a process becomes by set*uid and set*gid, what it may do then, and the maps of ids: the kernel is the judge."""
 
 from __future__ import annotations
 
@@ -18,9 +18,12 @@ from kedge.base.owner_attribute import decode_device, decode_mode, decode_owner,
 from kedge.container.processes.emulated_calls import CAPSET, IDENTITY_CALLS
 from kedge.container.processes.noted_files import EXECUTE, READ, WRITE, NotedFile
 from kedge.container.processes.process_identities import SAME, Identity, ProcessIdentities
+from kedge.container.processes.subordinate_ids import plan_own_maps
 from kedge.container.seccomp import AUDIT_ARCHITECTURES
 from kedge.system.call_notices import Refusal
+from kedge.system.views import TableView
 from tests.builders.matrices import EVERY
+from tests.builders.rows import with_rows
 from tests.requirements import require_root
 
 CALLS = {"setuid": 1, "setgid": 1, "setreuid": 2, "setregid": 2, "setresuid": 3, "setresgid": 3}
@@ -169,3 +172,23 @@ def test_notes_of_files_are_read_back() -> None:
     for value in (b"", b"4755", b"4755 700", b"9 755", b"47555555 755"):
         assert decode_mode(value, 0o755) is None
     assert decode_owner(b"1:x") is None
+
+
+def plan(table: str) -> list[tuple[str, bytes]]:
+    view = TableView({"/proc/self/uid_map": table.encode(), "/proc/self/gid_map": table.encode()})
+    return plan_own_maps(view, 7)
+
+
+@with_rows(
+    ("         0          0 4294967295\n", b"0 0 1\n1 1 4294967294\n"),
+    ("0 100000 65536\n", b"0 0 1\n1 1 65535\n"),
+    ("0 1000 1\n1 100000 65536\n", b"0 0 1\n1 1 65536\n"),
+)
+def test_ids_of_root_are_mapped_to_themselves(table: str, expected: bytes) -> None:
+    assert plan(table) == [("/proc/7/uid_map", expected), ("/proc/7/gid_map", expected)]
+
+
+def test_ids_that_are_not_mapped() -> None:
+    assert plan("0 0 4294967295\n")[0][1].split() != [b"0", b"0", b"4294967295"]
+    assert plan("0 1000 1\n") == []
+    assert plan_own_maps(TableView({}), 7) == []

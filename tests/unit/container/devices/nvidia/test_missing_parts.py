@@ -54,15 +54,12 @@ def test_missing_part_is_named_with_the_remedy(tree, around, parts) -> None:
     assert [part for part in parts if part not in said] == []
 
 
-def test_missing_driver_is_not_mistaken_for_the_cuda_toolkit() -> None:
+def test_missing_driver_is_not_mistaken_for_other_libraries() -> None:
     place = "/usr/local/cuda-13.0/lib/libnvperf_host.so"
     tree = bare(**{place: "", "/etc/ld.so.cache": hosts.make_cache([(hosts.X86, "libnvperf_host.so", place)])})  # type: ignore[arg-type]
     plan = plan_devices(RunOptions(nv=True), hosts.make_host(tree), hosts.make_image())
     assert "login1 has no NVIDIA GPU" in plan.warnings[0]
     assert plan.libraries == []
-
-
-def test_missing_stale_libraries_beside_the_right_ones_do_not_matter() -> None:
     tree = hosts.make_driver_tree() | hosts.make_libraries("470.57.02", "/usr/lib64", hosts.ALL)
     folders, names = ("/usr/lib64", "/usr/lib/x86_64-linux-gnu"), ("libcuda.so.1", "libnvidia-ml.so.1")
     tree["/etc/ld.so.cache"] = hosts.make_cache(
@@ -71,9 +68,6 @@ def test_missing_stale_libraries_beside_the_right_ones_do_not_matter() -> None:
     additions = plan_devices(RunOptions(nv=True), hosts.make_host(tree), hosts.make_image())
     assert additions.warnings == []
     assert all("580.95.05" in path for path, _ in additions.libraries)
-
-
-def test_missing_gpu_still_gives_what_there_is() -> None:
     refused, whole = (hosts.make_host(hosts.make_driver_tree(), refused=refused) for refused in (("/dev/nvidia0",), ()))
     libraries = [plan_devices(RunOptions(nv=True), host, hosts.make_image()).libraries for host in (refused, whole)]
     assert len(libraries[0]) > 20

@@ -54,9 +54,6 @@ def test_nvidia_data_center_host_gives_the_drivers_files() -> None:
     assert "/dev/null" not in additions.devices
     assert additions.warnings == []
     assert any("580.95.05" in note for note in additions.notes)
-
-
-def test_nvidia_first_name_of_a_library_is_its_files() -> None:
     seen: set[str] = set()
     for path, name in plan(hosts.make_host(hosts.make_driver_tree())).libraries:
         assert path in seen or name == path.rpartition("/")[2]
@@ -180,7 +177,7 @@ def test_nvidia_hostile_cache_falls_back_to_folders(cache: bytes) -> None:
     assert (names_of(additions)["libcuda.so.1"], additions.warnings) == (f"{GNU}/libcuda.so.580.95.05", [])
 
 
-def test_nvidia_jetson_follows_its_lists() -> None:
+def test_nvidia_jetson_and_windows_lend_their_drivers() -> None:
     folder = "/usr/lib/aarch64-linux-gnu/nvidia"
     lists = "/etc/nvidia-container-runtime/host-files-for-container.d"
     tree: dict[str, bytes | str | None] = {
@@ -203,9 +200,6 @@ def test_nvidia_jetson_follows_its_lists() -> None:
         "libnvrm_gpu.so": f"{folder}/libnvrm_gpu.so",
     }
     assert (additions.devices, additions.warnings) == (["/dev/nvhost-gpu", "/dev/nvmap"], [])
-
-
-def test_nvidia_windows_subsystem_lends_its_driver() -> None:
     tree: dict[str, bytes | str | None] = {
         "/dev/dxg": "",
         "/usr/lib/wsl/lib/libcuda.so.1": b"",
@@ -232,15 +226,12 @@ def test_nvidia_works_on_real_folders(tmp_path) -> None:
     assert (on_disk.devices, on_disk.warnings) == (in_table.devices, in_table.warnings)
 
 
-def test_nvidia_sockets_of_services_are_reached(tmp_path) -> None:
+def test_nvidia_folders_with_sockets_or_circles_are_read(tmp_path) -> None:
     place = tmp_path / "var/run/nvidia-persistenced"
     place.mkdir(parents=True)
     os.mkfifo(place / "socket")
     additions = plan(HostFacts(view=DirectoryView(str(tmp_path)), environ={}))
     assert "/var/run/nvidia-persistenced/socket" in {bind.destination for bind in additions.binds}
-
-
-def test_nvidia_links_in_a_circle_are_left_out(tmp_path) -> None:
     folder = tmp_path / "usr/lib64"
     folder.mkdir(parents=True)
     (folder / "libcuda.so.1").symlink_to("libcuda.so")
@@ -264,16 +255,13 @@ def test_gpus_import_little(tmp_path) -> None:
     assert not heavy & set(loaded)
 
 
-def test_nvidia_mps_pipes_are_reached() -> None:
+def test_nvidia_mps_and_fabric_are_reached() -> None:
     tree = hosts.make_driver_tree() | {"/tmp/nvidia-mps/control": "", "/scratch/mps/control": ""}
     assert "/tmp/nvidia-mps" in {bind.source for bind in plan(hosts.make_host(tree), contain=True).binds}
     assert "/tmp/nvidia-mps" not in {bind.source for bind in plan(hosts.make_host(tree)).binds}
     additions = plan(hosts.make_host(tree, CUDA_MPS_PIPE_DIRECTORY="/scratch/mps"))
     assert "/scratch/mps" in {bind.source for bind in additions.binds if not bind.readonly}
     assert additions.variables["CUDA_MPS_PIPE_DIRECTORY"] == "/scratch/mps"
-
-
-def test_nvidia_fabric_stays_with_contain() -> None:
     names = ("infiniband/uverbs0", "gdrdrv", "knem", "xpmem", "hfi1_0", "cxi0", "nvidia-caps-imex-channels/channel0")
     tree = hosts.make_driver_tree() | {f"/dev/{name}": "" for name in (*names, "sda", "fuse")}
     devices = plan_devices(RunOptions(contain=True), hosts.make_host(tree), hosts.make_image()).devices

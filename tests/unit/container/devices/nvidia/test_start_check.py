@@ -32,7 +32,7 @@ def refuse(image, driver: str, *models: str) -> WillNotRun:
     return caught.value
 
 
-def test_preflight_driver_older_than_the_cuda_major_is_refused() -> None:
+def test_preflight_refuses_images_for_newer_drivers() -> None:
     problem = refuse(make_framework("13.0.2.006"), "535.216.01")
     assert problem.message == (
         "this image cannot work on this node: "
@@ -41,15 +41,12 @@ def test_preflight_driver_older_than_the_cuda_major_is_refused() -> None:
         "driver version is insufficient for CUDA runtime version'."
     )
     assert (problem.hint or "").endswith("--force starts it anyway; 'kedge recommend' lists images that work")
-
-
-def test_preflight_branch_that_the_images_libcuda_does_not_list_is_refused() -> None:
     problem = refuse(make_compat_image("590.44.01", NOTE_590), "565.57.01")
     assert "It needs CUDA 13, driver 565.57.01 of this node supports CUDA 12, and the image's compat" in problem.message
     assert (problem.hint or "").startswith("Use an image for CUDA 12, or a node with a newer driver.")
 
 
-def test_preflight_gpu_older_than_all_kernels_is_refused() -> None:
+def test_preflight_refuses_gpus_without_kernels() -> None:
     problem = refuse(make_framework("12.9.1.010", PYTORCH_2507), "580.95.05", "Tesla V100-SXM2-32GB")
     assert problem.message == (
         "this image cannot work on this node: "
@@ -58,9 +55,6 @@ def test_preflight_gpu_older_than_all_kernels_is_refused() -> None:
         "error 209, 'no kernel image is available for execution on the device'."
     )
     assert "Take an older image, or a GPU of compute capability 7.5 or newer." in (problem.hint or "")
-
-
-def test_preflight_ptx_that_the_driver_cannot_compile_is_refused() -> None:
     image = make_framework("12.9.1.010", "7.5 8.0+PTX")
     problem = refuse(image, "535.216.01", "NVIDIA H200")
     assert problem.message == (
