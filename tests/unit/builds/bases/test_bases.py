@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from kedge.base.image_format import ImageFormat
@@ -10,8 +12,8 @@ from kedge.base.platform import Platform
 from kedge.base.reference import Reference
 from kedge.base.tree import walk
 from kedge.builds.bases.bases import open_base
-from kedge.builds.bases.named_contexts import name_reference
-from kedge.builds.step_values import Base, RecipePlace
+from kedge.builds.bases.named_contexts import name_reference, settle_context, settle_origin
+from kedge.builds.step_values import Base, CopyOrigin, RecipePlace
 from kedge.errors import ImageNotFound, InvalidRecipe
 from kedge.image.formats.oci.writer import write_docker_archive, write_layout, write_oci_archive
 from kedge.image.registry.access_options import AccessOptions
@@ -173,3 +175,20 @@ def test_base_reference_from_a_header(agent: str, text: str, fields: dict[str, s
 def test_base_that_names_no_image_is_refused_with_its_line(agent, text, message, workplace, store) -> None:
     with pytest.raises(InvalidRecipe, match=message):
         open_base(Base(PLACE, agent, text), workplace, store)
+
+
+@with_rows(
+    *(("docker-image://alpine:3", "alpine:3"), ("oci:there", "oci:there"), ("oci-layout://there", "oci:there")),
+    *(("../there", ""), ("local:../there", "")),
+)
+def test_named_contexts_are_images_or_directories(value: str, image: str) -> None:
+    settled = settle_origin(CopyOrigin(name="x"), {"x": value}, PLACE)
+    assert settled == (Base(PLACE, "docker", image) if image else Path("../there"))
+
+
+def test_named_contexts_settle_bases() -> None:
+    contexts = {"base": "docker-image://alpine:3", "files": "local:./files"}
+    assert settle_context(Base(PLACE, "context", "base"), contexts) == Base(PLACE, "docker", "alpine:3")
+    assert settle_context(Base(PLACE, "context", "files"), contexts) == Base(PLACE, "localimage", "./files")
+    other = Base(PLACE, "docker", "base")
+    assert settle_context(other, contexts) is other

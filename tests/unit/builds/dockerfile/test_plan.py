@@ -170,12 +170,8 @@ VARIABLES: dict[str, tuple[str, dict[str, str]]] = {
     "platforms": (
         "ARG TARGETPLATFORM TARGETARCH TARGETVARIANT BUILDPLATFORM BUILDARCH TARGETOS\nRUN x",
         {
-            "TARGETPLATFORM": "linux/arm64",
-            "TARGETARCH": "arm64",
-            "TARGETVARIANT": "",
-            "BUILDPLATFORM": "linux/amd64",
-            "BUILDARCH": "amd64",
-            "TARGETOS": "linux",
+            **{"TARGETPLATFORM": "linux/arm64", "TARGETARCH": "arm64", "TARGETVARIANT": ""},
+            **{"BUILDPLATFORM": "linux/amd64", "BUILDARCH": "amd64", "TARGETOS": "linux"},
         },
     ),
     "a platform with a default": ("ARG TARGETARCH=x\nRUN x", {"TARGETARCH": "x"}),

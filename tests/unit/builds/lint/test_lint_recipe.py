@@ -10,6 +10,7 @@ import pytest
 
 from kedge.builds.lint.lint_recipe import lint_recipe
 from kedge.builds.lint.recipe_view import LEVELS
+from kedge.builds.lint.rules_dockerfile import _RULES
 from kedge.errors import InvalidRecipe
 from tests.builders.rows import each_row, with_rows
 
@@ -149,3 +150,19 @@ def test_lint_refuses_what_is_no_recipe() -> None:
 def test_lint_survives_broken_shell(text: str) -> None:
     with contextlib.suppress(InvalidRecipe):
         lint_recipe(text.encode(), "Dockerfile")
+
+
+TEXT = b"FROM debian:12 AS Build\nENV a b\nCMD run it\n"
+
+
+def list_checks(data: bytes, name: str = "Dockerfile") -> set[str]:
+    return {finding.rule for finding in lint_recipe(data, name)} & set(_RULES)
+
+
+def test_rules_dockerfile_are_findings_that_can_be_skipped() -> None:
+    assert list_checks(TEXT) == {"StageNameCasing", "LegacyKeyValueFormat", "JSONArgsRecommended"}
+    finding = next(finding for finding in lint_recipe(TEXT, "D.dockerfile") if finding.rule == "StageNameCasing")
+    assert (str(finding.place), finding.better) == ("D.dockerfile:1:1", "write the name in lower case")
+    assert list_checks(b"# check=skip=all\n" + TEXT) == set()
+    assert list_checks(b"# kedge: ignore=StageNameCasing\n" + TEXT) == {"LegacyKeyValueFormat", "JSONArgsRecommended"}
+    assert list_checks(b"Bootstrap: docker\nFrom: debian:12\n%post\n  true\n", "x.def") == set()

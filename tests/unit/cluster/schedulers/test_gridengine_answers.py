@@ -55,9 +55,7 @@ def test_gridengine_list_of_all_kinds() -> None:
     states = {name: each.state for name, each in found.items()}
     assert states == {
         **{("run", None): State.RUNNING, ("arr", 1): State.RUNNING, ("arr", 3): State.RUNNING},
-        ("arr", None): State.QUEUED,
-        ("susp", None): State.SUSPENDED,
-        ("pe", None): State.QUEUED,
+        **{("arr", None): State.QUEUED, ("susp", None): State.SUSPENDED, ("pe", None): State.QUEUED},
         ("error", None): State.HELD,
         ("w%lt;&>i", None): State.QUEUED,  # 8.1.9 writes < wrongly
         ("held", None): State.HELD,
@@ -152,9 +150,7 @@ def test_gridengine_accounts_of_all_kinds_say_how_jobs_ended() -> None:
         ("32", None): (State.LOST, None, None),
         ("33", None): (State.FAILED, 137, None),
         ("9", None): (State.FAILED, None, None),
-        ("1", None): (State.FAILED, 3, None),
-        ("2", 1): (State.FAILED, 3, None),
-        ("2", 3): (State.FAILED, 3, None),
+        **{("1", None): (State.FAILED, 3, None), ("2", 1): (State.FAILED, 3, None), ("2", 3): (State.FAILED, 3, None)},
         ("2", 5): (State.FAILED, 3, None),
     }
     ended = found["25", None]

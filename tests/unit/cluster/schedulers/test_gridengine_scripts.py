@@ -39,61 +39,41 @@ IMAGE, CODE = "/scratch/ada/pytorch.sif", "/home/ada/code"
 RECORD = "/home/ada/.local/state/kedge/jobs/records/K"
 PLACE = ScriptContext(RECORD, "/usr/bin/kedge", IMAGE, "", CODE, CODE + "/{name}-{id}.out", "")
 ARRAY = replace(PLACE, output="/home/ada/code/{name}-{id}_{index}.out")
+
+ODD = "/home/ada/a:b, 'c'"
+HOSTILE = Job(
+    name='1 it\'s "a"/$(job):`of`\n日本 # *?@\\',
+    command=("printf", "%s\\n", "a b", "it's\n#$ -q x", '"q"', "$(id)", "two\n#$ -l gpu=9\nlines", "é日本", ""),
+    environment=(("NOTE", 'it\'s\n$(id) "x"'), ("MORE", "a\n#$ -P y")),
+    setup=("#$ -l comment=1", "true"),
+)
+FILES = "/home/ada/my work/{name}"
+AFTER = (Dependency(DependencyKind.AFTER_OK, "11", "/home/ada/records/J"), Dependency(DependencyKind.AFTER_ANY, "12"))
+
+
+def make(site: Site = SITE, place: ScriptContext = PLACE, **fields) -> tuple[Job, Site, ScriptContext]:
+    return replace(BASE, **fields), site, place
+
+
 JOBS = {
     "plain": (Job(name="hello", command=("hostname",)), SITE, PLACE),
-    "hostile": (
-        Job(
-            name='1 it\'s "a"/$(job):`of`\n日本 # *?@\\',
-            command=("printf", "%s\\n", "a b", "it's\n#$ -q x", '"q"', "$(id)", "two\n#$ -l gpu=9\nlines", "é日本", ""),
-            environment=(("NOTE", 'it\'s\n$(id) "x"'), ("MORE", "a\n#$ -P y")),
-            setup=("#$ -l comment=1", "true"),
-        ),
-        SITE,
-        replace(PLACE, directory="/home/ada/a:b, 'c'", output="/home/ada/a:b, 'c'/{name}-{id}.out"),
+    "hostile": (HOSTILE, SITE, replace(PLACE, directory=ODD, output=ODD + "/{name}-{id}.out")),
+    "container": make(
+        place=replace(PLACE, output=FILES + ":{id}.out", error=FILES + ".{id}.err"),
+        **{"gpus_per_node": 2, "memory": 64 << 30, "cpus_per_task": 8, "queue": "gpu.q", "account": "proj"},
     ),
-    "container": (
-        replace(BASE, gpus_per_node=2, memory=64 << 30, cpus_per_task=8, queue="gpu.q", account="proj"),
-        SITE,
-        replace(PLACE, output="/home/ada/my work/{name}:{id}.out", error="/home/ada/my work/{name}.{id}.err"),
-    ),
-    "array": (
-        replace(
-            BASE,
-            array=JobArray.parse("0-9%3"),
-            dependencies=(
-                Dependency(DependencyKind.AFTER_OK, "11", "/home/ada/records/J"),
-                Dependency(DependencyKind.AFTER_ANY, "12"),
-            ),
-        ),
-        SITE,
-        ARRAY,
-    ),
-    "mpi": (
-        replace(BASE, parallel=Parallel.MPI, nodes=2, tasks_per_node=4, gpus_per_node=4, memory_per_cpu=2 << 30),
+    "array": make(SITE, ARRAY, array=JobArray.parse("0-9%3"), dependencies=AFTER),
+    "mpi": make(
         replace(SITE, options=(*SITE.options, ("gpu_per_slot", "yes"), ("memory_resource", "mem_free"))),
-        PLACE,
+        **{"parallel": Parallel.MPI, "nodes": 2, "tasks_per_node": 4, "gpus_per_node": 4, "memory_per_cpu": 2 << 30},
     ),
-    "abci": (
-        replace(BASE, parallel=Parallel.TORCHRUN, command=("train.py",), nodes=2, gpus_per_node=4, account="grp"),
-        ABCI,
-        PLACE,
-    ),
-    "changed": (
-        replace(
-            BASE,
-            array=JobArray.parse("1-20:2"),
-            exclusive=True,
-            constraint="cpu=skylake",
-            reservation="17",
-            begin="203001010000",
-            mail="ada@example.org",
-            mail_on=("begin", "fail"),
-            directives=("#$ -l h_rt=2:00:00,s_rt=1:59:00", "-p -400 -m n", '-A "two words"'),
-            drop_directives=("-j", "constraint", "-M", "h_vmem"),
-            memory=1 << 30,
-        ),
-        replace(SITE, options=(("exclusive", "-l exclusive=true"),)),
-        ARRAY,
+    "abci": make(ABCI, parallel=Parallel.TORCHRUN, command=("train.py",), nodes=2, gpus_per_node=4, account="grp"),
+    "changed": make(
+        *(replace(SITE, options=(("exclusive", "-l exclusive=true"),)), ARRAY),
+        **{"array": JobArray.parse("1-20:2"), "exclusive": True, "constraint": "cpu=skylake", "reservation": "17"},
+        **{"begin": "203001010000", "mail": "ada@example.org", "mail_on": ("begin", "fail"), "memory": 1 << 30},
+        directives=("#$ -l h_rt=2:00:00,s_rt=1:59:00", "-p -400 -m n", '-A "two words"'),
+        drop_directives=("-j", "constraint", "-M", "h_vmem"),
     ),
 }
 

@@ -37,75 +37,44 @@ IMAGE, CODE = "/scratch/ada/pytorch.sif", "/home/ada/code"
 RECORD = "/home/ada/.local/state/kedge/jobs/records/K"
 PLACE = ScriptContext(RECORD, "/usr/bin/kedge", IMAGE, "", CODE, CODE + "/{name}-{id}.out", "")
 ARRAY = replace(PLACE, output="/home/ada/code/{name}-{id}_{index}.out")
+
+ODD = "/home/ada/a:b, 'c'"
+HOSTILE = Job(
+    name='1 it\'s "a"/$(job):`of`\n日本 # *?@\\',
+    command=("printf", "%s\\n", "a b", "it's", '"q"', "$(id)", "two\n#PBS -l gpu=9\nlines", "é日本", ""),
+    environment=(("NOTE", 'it\'s\n$(id) "x"'),),
+)
+AFTER_OK, AFTER_ANY, TORCHRUN = DependencyKind.AFTER_OK, DependencyKind.AFTER_ANY, Parallel.TORCHRUN
+AFTER = (Dependency(AFTER_OK, "11.pbs1", "/home/ada/records/J"), Dependency(AFTER_OK, "12[].pbs1"))
+
+
+def make(site: Site = SITE, place: ScriptContext = PLACE, **fields) -> tuple[Job, Site, ScriptContext]:
+    return replace(BASE, **fields), site, place
+
+
 JOBS = {
     "plain": (Job(name="hello", command=("hostname",)), SITE, PLACE),
-    "hostile": (
-        Job(
-            name='1 it\'s "a"/$(job):`of`\n日本 # *?@\\',
-            command=("printf", "%s\\n", "a b", "it's", '"q"', "$(id)", "two\n#PBS -l gpu=9\nlines", "é日本", ""),
-            environment=(("NOTE", 'it\'s\n$(id) "x"'),),
-        ),
-        SITE,
-        replace(PLACE, record="/home/ada/a b", directory="/home/ada/a:b, 'c'", output="/home/ada/a:b, 'c'/{name}.out"),
+    "hostile": (HOSTILE, SITE, replace(PLACE, record="/home/ada/a b", directory=ODD, output=ODD + "/{name}.out")),
+    "container": make(
+        place=replace(PLACE, error="/home/ada/code/{name}.{id}.err"),
+        **{"gpus_per_node": 2, "memory": 64 << 30, "cpus_per_task": 8, "queue": "gpu", "account": "proj"},
+        exclusive=True,
     ),
-    "container": (
-        replace(BASE, gpus_per_node=2, memory=64 << 30, cpus_per_task=8, queue="gpu", account="proj", exclusive=True),
-        SITE,
-        replace(PLACE, error="/home/ada/code/{name}.{id}.err"),
+    "array": make(
+        SITE, ARRAY, array=JobArray.parse("0-99%10"), dependencies=(*AFTER, Dependency(AFTER_ANY, "13.pbs1"))
     ),
-    "array": (
-        replace(
-            BASE,
-            array=JobArray.parse("0-99%10"),
-            dependencies=(
-                Dependency(DependencyKind.AFTER_OK, "11.pbs1", "/home/ada/records/J"),
-                Dependency(DependencyKind.AFTER_OK, "12[].pbs1"),
-                Dependency(DependencyKind.AFTER_ANY, "13.pbs1"),
-            ),
-        ),
-        SITE,
-        ARRAY,
+    "list": make(SITE, ARRAY, array=JobArray.parse("3,5,10-12")),
+    "mpi": make(
+        parallel=Parallel.MPI, nodes=2, tasks_per_node=4, cpus_per_task=2, gpus_per_node=4, memory=(1 << 30) - 1
     ),
-    "list": (replace(BASE, array=JobArray.parse("3,5,10-12")), SITE, ARRAY),
-    "mpi": (
-        replace(
-            BASE,
-            parallel=Parallel.MPI,
-            nodes=2,
-            tasks_per_node=4,
-            cpus_per_task=2,
-            gpus_per_node=4,
-            memory=(1 << 30) - 1,
-        ),
-        SITE,
-        PLACE,
+    "abci": make(
+        ABCI, parallel=TORCHRUN, command=("train.py",), nodes=2, gpus_per_node=8, account="grp", queue="rt_HF"
     ),
-    "abci": (
-        replace(
-            BASE,
-            parallel=Parallel.TORCHRUN,
-            command=("train.py",),
-            nodes=2,
-            gpus_per_node=8,
-            account="grp",
-            queue="rt_HF",
-        ),
-        ABCI,
-        PLACE,
-    ),
-    "changed": (
-        replace(
-            BASE,
-            array=JobArray.parse("7"),
-            constraint="cputype=milan",
-            begin="203001010000",
-            mail="ada@example.org",
-            mail_on=("end",),
-            directives=("#PBS -lwalltime=2:00:00", "-W umask=022", '-v A=1,B="x y"', "-k oed"),
-            drop_directives=("-j", "-M"),
-        ),
-        SITE,
-        ARRAY,
+    "changed": make(
+        *(SITE, ARRAY),
+        **{"array": JobArray.parse("7"), "constraint": "cputype=milan", "begin": "203001010000"},
+        **{"mail": "ada@example.org", "mail_on": ("end",), "drop_directives": ("-j", "-M")},
+        directives=("#PBS -lwalltime=2:00:00", "-W umask=022", '-v A=1,B="x y"', "-k oed"),
     ),
 }
 

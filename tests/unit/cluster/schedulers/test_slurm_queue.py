@@ -208,18 +208,14 @@ def test_sacct_recorded_jobs_and_other_lines_are_read() -> None:
     found = SLURM.parse_history(read_recorded("sacct.txt"))
     told = {each.shown_id: (each.state, each.exit_code, each.signal) for each in found}
     assert told == {
-        "1": (State.DONE, 0, None),
-        "2": (State.FAILED, 3, None),
-        "3": (State.FAILED, 0, 9),
+        **{"1": (State.DONE, 0, None), "2": (State.FAILED, 3, None), "3": (State.FAILED, 0, 9)},
         "4": (State.OUT_OF_MEMORY, 0, 9),
         "5": (State.OUT_OF_MEMORY, 137, None),
         "6_1": (State.FAILED, 1, None),
         "6_2": (State.DONE, 0, None),
         "6_3": (State.FAILED, 1, None),
         "7_[1-9]": (State.QUEUED, None, None),
-        "8": (State.CANCELLED, 0, None),
-        "9": (State.RUNNING, None, None),
-        "10": (State.FAILED, 139, None),
+        **{"8": (State.CANCELLED, 0, None), "9": (State.RUNNING, None, None), "10": (State.FAILED, 139, None)},
         "11": (State.DONE, 0, None),
     }
     first = find(found, "1")

@@ -32,10 +32,7 @@ IMAGE = {"/bin/sh": b"", "/etc/passwd": b"root:x:0:0::/root:/bin/sh\n", "/proc":
 HOST = {
     **{"/home/user/work": None, "/scratch/job": None, "/tmp": None, "/var/tmp": None, "/etc/hosts": b""},
     "/etc/localtime": "-> /usr/share/zoneinfo/UTC",
-    "/usr/share/zoneinfo/UTC": b"",
-    "/dev/null": b"",
-    "/dev/infiniband": None,
-    "/data/file": b"",
+    **{"/usr/share/zoneinfo/UTC": b"", "/dev/null": b"", "/dev/infiniband": None, "/data/file": b""},
 }
 
 

@@ -22,11 +22,7 @@ GOLDEN = REPOSITORY / "tests/golden/plans"
 WRITES = os.environ.get("KEDGE_GOLDEN") == "write"
 IMAGE = {"/bin/sh": b"", "/etc/passwd": b"", "/etc/group": b"", "/proc": None, "/dev": None, "/tmp": None}
 HOST = {
-    "/home/user/work": None,
-    "/scratch/job": None,
-    "/tmp": None,
-    "/var/tmp/kedge/images": None,
-    "/etc/hosts": b"",
+    **{"/home/user/work": None, "/scratch/job": None, "/tmp": None, "/var/tmp/kedge/images": None, "/etc/hosts": b""},
     "/etc/resolv.conf": "-> ../run/resolv.conf",
     "/run/resolv.conf": b"",
     "/etc/localtime": "-> /usr/share/zoneinfo/UTC",

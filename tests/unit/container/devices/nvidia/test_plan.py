@@ -201,9 +201,7 @@ def test_nvidia_jetson_and_windows_lend_their_drivers() -> None:
     }
     assert (additions.devices, additions.warnings) == (["/dev/nvhost-gpu", "/dev/nvmap"], [])
     tree: dict[str, bytes | str | None] = {
-        "/dev/dxg": "",
-        "/usr/lib/wsl/lib/libcuda.so.1": b"",
-        "/usr/lib/wsl/lib/nvidia-smi": "#!",
+        **{"/dev/dxg": "", "/usr/lib/wsl/lib/libcuda.so.1": b"", "/usr/lib/wsl/lib/nvidia-smi": "#!"},
         "/usr/lib/wsl/drivers/nv/x.so": b"",
     }
     additions = plan(hosts.make_host(tree))
