@@ -45,16 +45,13 @@ def test_ranks_of_mpi_launchers_within_jobs(environ: str, launcher: str, layout:
     assert (without.node_rank, without.node_count) == (-1, -1), "not guessed: a wrong one is worse"
 
 
-@each_row(
-    ("variables", "launcher"),
-    [
-        ("MV2_COMM_WORLD_RANK=3 MV2_COMM_WORLD_SIZE=4 MV2_COMM_WORLD_LOCAL_RANK=1", "mvapich"),
-        ("PMI_RANK=3 PMI_SIZE=4 PMI_LOCAL_RANK=1 PMI_LOCAL_SIZE=2 PALS_APID=x", "pals"),
-        ("PMI_RANK=3 PMI_SIZE=4", "pals"),
-        ("FLUX_TASK_RANK=3 FLUX_JOB_SIZE=4 FLUX_TASK_LOCAL_ID=1 FLUX_JOB_NNODES=2", "flux_run"),
-        ("OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=4 PMIX_RANK=3 PMIX_NAMESPACE=prterun-a@1", "open_mpi"),
-    ],
-)  # fmt: skip
+@with_rows(
+    ("MV2_COMM_WORLD_RANK=3 MV2_COMM_WORLD_SIZE=4 MV2_COMM_WORLD_LOCAL_RANK=1", "mvapich"),
+    ("PMI_RANK=3 PMI_SIZE=4 PMI_LOCAL_RANK=1 PMI_LOCAL_SIZE=2 PALS_APID=x", "pals"),
+    ("PMI_RANK=3 PMI_SIZE=4", "pals"),
+    ("FLUX_TASK_RANK=3 FLUX_JOB_SIZE=4 FLUX_TASK_LOCAL_ID=1 FLUX_JOB_NNODES=2", "flux_run"),
+    ("OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=4 PMIX_RANK=3 PMIX_NAMESPACE=prterun-a@1", "open_mpi"),
+)
 def test_ranks_of_others(variables: str, launcher: str) -> None:
     environ = dict(word.split("=") for word in variables.split())
     assert (find_launcher(environ), find_rank(environ, (2, 2))) == (launcher, Rank(3, 4, 1, 2, 1, 2))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Bases of stages: every kind of image opened as layers and config, identified by content, fetched late."""
+"""Bases of stages: every kind of image as layers and config, known by content, fetched late; and `--build-context`."""
 
 from __future__ import annotations
 

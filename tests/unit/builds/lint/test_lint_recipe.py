@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Every rule: a recipe that it is for, and the same recipe done right, about which it says nothing."""
+"""Every rule: a recipe that it is for, and one done right, about which it says nothing; and the checks of BuildKit."""
 
 from __future__ import annotations
 

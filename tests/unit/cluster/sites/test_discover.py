@@ -38,32 +38,13 @@ def test_discover_slurm_reads_what_a_real_one_says() -> None:
     site = discover_slurm(slurm_texts(), "tiny")
     assert (site.title, site.scheduler, site.mpi_type) == ("tiny (Slurm 22.05.8)", "slurm", "pmix")
     assert [each.name for each in site.queues] == ["gpu", "dev", "mixed", "cpu"]  # `old` is down
-    gpu = Queue(
-        "gpu",
-        is_default=True,
-        nodes=2,
-        cpus_per_node=8,
-        memory_per_node=4000 * MEGA,
-        gpus_per_node=4,
-        gpu_type="a100",
-        arch="arm64",
-        max_time=8 * HOUR,
-        default_time=600,
-    )
+    node = Queue("gpu", nodes=2, cpus_per_node=8, memory_per_node=4000 * MEGA, gpus_per_node=4, gpu_type="a100")
+    gpu = replace(node, arch="arm64", is_default=True, max_time=8 * HOUR, default_time=600)
     assert site.find_queue("gpu") == gpu
-    assert site.find_queue("dev") == replace(
-        gpu, name="dev", is_default=False, nodes=1, max_nodes=1, max_time=1200, default_time=None
-    )
-    assert site.find_queue("cpu") == Queue(
-        "cpu",
-        nodes=1,
-        cpus_per_node=32,
-        memory_per_node=16000 * MEGA,
-        gpus_per_node=0,
-        arch="arm64",
-        max_time=7 * DAY,
-        is_whole_node=True,
-    )
+    dev = replace(gpu, name="dev", is_default=False, nodes=1, max_nodes=1, max_time=1200, default_time=None)
+    assert site.find_queue("dev") == dev
+    node = Queue("cpu", nodes=1, cpus_per_node=32, memory_per_node=16000 * MEGA, gpus_per_node=0, arch="arm64")
+    assert site.find_queue("cpu") == replace(node, max_time=7 * DAY, is_whole_node=True)
 
 
 def test_discover_slurm_limits_of_partitions_users_and_qualities_of_service() -> None:
@@ -155,17 +136,8 @@ def test_discover_pbs_reads_what_is_documented() -> None:
     assert site.title == "pbs1 (PBS 2022.1.6.20231025034236)"
     assert [each.name for each in site.queues] == ["rt_HF", "rt_HG", "big"]  # the others take no jobs of users
     full, shared, big = site.queues
-    assert full == Queue(
-        "rt_HF",
-        nodes=2,
-        cpus_per_node=192,
-        memory_per_node=2113409284 * 1024,
-        gpus_per_node=8,
-        max_nodes=128,
-        max_time=168 * HOUR,
-        default_time=HOUR,
-        is_whole_node=True,
-    )
+    node = Queue("rt_HF", nodes=2, cpus_per_node=192, memory_per_node=2113409284 * 1024, gpus_per_node=8)
+    assert full == replace(node, max_nodes=128, max_time=168 * HOUR, default_time=HOUR, is_whole_node=True)
     assert (shared.is_default, shared.nodes, shared.max_nodes) == (True, 1, 1)
     assert (big.nodes, big.cpus_per_node, big.gpus_per_node, big.min_nodes, big.max_gpus) == (1, 96, 0, 65, 512)
 
@@ -196,32 +168,28 @@ LINES = st.text(
 )
 TEXTS = st.lists(LINES, max_size=3).map(tuple)
 TABLES = st.dictionaries(LINES.filter(bool), LINES, max_size=3).map(lambda each: tuple(each.items()))
+
+QUEUES = st.builds(
+    Queue,
+    name=LINES.filter(bool),
+    note=LINES,
+    gpus_per_node=st.none() | st.integers(0, 100),
+    max_time=st.none() | st.integers(1, 10**7),
+    memory_per_node=st.none() | st.integers(1, 1 << 50),
+    is_interactive=st.booleans(),
+)
 SITES = st.builds(
     Site,
     name=st.just("x"),
     title=LINES.filter(bool),
     scheduler=st.sampled_from(SCHEDULERS),
-    notes=TEXTS,
-    setup=TEXTS,
-    environment=TABLES,
-    options=TABLES,
+    **dict.fromkeys(("notes", "setup"), TEXTS),
+    **dict.fromkeys(("environment", "options"), TABLES),
     gpu_directive=st.none() | LINES,
     home_on_nodes=st.booleans(),
     internet_on_nodes=st.none() | st.booleans(),
     default_memory_per_cpu=st.none() | st.integers(1, 1 << 50),
-    queues=st.lists(
-        st.builds(
-            Queue,
-            name=LINES.filter(bool),
-            note=LINES,
-            gpus_per_node=st.none() | st.integers(0, 100),
-            max_time=st.none() | st.integers(1, 10**7),
-            memory_per_node=st.none() | st.integers(1, 1 << 50),
-            is_interactive=st.booleans(),
-        ),
-        max_size=3,
-        unique_by=lambda each: each.name,
-    ).map(tuple),
+    queues=st.lists(QUEUES, max_size=3, unique_by=lambda each: each.name).map(tuple),
 )
 
 
@@ -241,24 +209,15 @@ def test_discover_differences_are_named_queue_by_queue() -> None:
     live = discover_slurm(slurm_texts(), "tiny")
     assert compare_sites(live, live) == []
     gpu, dev, *rest = live.queues
-    said = replace(
-        live,
-        queues=(
-            replace(gpu, max_time=24 * HOUR, gpus_per_node=8, memory_per_node=4100 * MEGA),
-            replace(dev, max_time=None),
-            *rest[1:],
-            Queue("fast"),
-            Queue("gone", is_retired=True),
-        ),
-    )
-    assert [str(each) for each in compare_sites(said, live)] == [
+    changed = replace(gpu, max_time=24 * HOUR, gpus_per_node=8, memory_per_node=4100 * MEGA)
+    queues = (changed, replace(dev, max_time=None), *rest[1:], Queue("fast"), Queue("gone", is_retired=True))
+    assert [str(each) for each in compare_sites(replace(live, queues=queues), live)] == [
         "gpu: gpus_per_node is 8 in the profile, 4 in the scheduler",
         "gpu: max_time is 1d in the profile, 8h in the scheduler",
         "fast: in the profile, not in the scheduler",
         "mixed: in the scheduler, not in the profile",
     ]
-    other = replace(live, scheduler="pbs")
-    assert [each.key for each in compare_sites(other, live)] == ["scheduler"]
+    assert [each.key for each in compare_sites(replace(live, scheduler="pbs"), live)] == ["scheduler"]
     assert compare_sites(replace(live, queues=()), live) == []
 
 

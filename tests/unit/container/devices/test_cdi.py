@@ -85,33 +85,20 @@ devices:
 kind: nvidia.com/gpu
 """
 
-VENDOR = {
-    "cdiVersion": "0.6.0",
-    "kind": "vendor.com/net",
-    "devices": [
-        {
-            "name": "port0",
-            "containerEdits": {
-                "env": ["PORT=0", "BAD"],
-                "deviceNodes": [{"path": "/dev/port", "hostPath": "/dev/vendor/port0"}, {"path": "/dev/gone"}],
-                "mounts": [
-                    {"hostPath": "/opt/vendor/lib", "containerPath": "/opt/vendor/lib", "options": ["rw"]},
-                    {"hostPath": "tmpfs", "containerPath": "/x", "type": "tmpfs"},
-                    {"hostPath": "/opt/gone", "containerPath": "/opt/gone"},
-                ],
-                "hooks": [
-                    {"hookName": "createContainer", "path": "/opt/vendor/hook", "args": ["hook", "start-daemon"]},
-                    {
-                        "hookName": "createContainer",
-                        "path": "/usr/bin/nvidia-ctk",
-                        "args": ["nvidia-ctk", "hook", "update-ldcache", "--folder", "/opt/vendor/lib"],
-                    },
-                ],
-                "additionalGids": [44],
-            },
-        }
-    ],
-}
+
+MOUNTS = [
+    {"hostPath": "/opt/vendor/lib", "containerPath": "/opt/vendor/lib", "options": ["rw"]},
+    {"hostPath": "tmpfs", "containerPath": "/x", "type": "tmpfs"},
+    {"hostPath": "/opt/gone", "containerPath": "/opt/gone"},
+]
+FOLDER_HOOK = ["nvidia-ctk", "hook", "update-ldcache", "--folder", "/opt/vendor/lib"]
+HOOKS = [
+    {"hookName": "createContainer", "path": "/opt/vendor/hook", "args": ["hook", "start-daemon"]},
+    {"hookName": "createContainer", "path": "/usr/bin/nvidia-ctk", "args": FOLDER_HOOK},
+]
+NODES = [{"path": "/dev/port", "hostPath": "/dev/vendor/port0"}, {"path": "/dev/gone"}]
+EDITS = {"env": ["PORT=0", "BAD"], "deviceNodes": NODES, "mounts": MOUNTS, "hooks": HOOKS, "additionalGids": [44]}
+VENDOR = {"cdiVersion": "0.6.0", "kind": "vendor.com/net", "devices": [{"name": "port0", "containerEdits": EDITS}]}
 
 
 def host_tree() -> Tree:
@@ -218,14 +205,6 @@ def test_cdi_nonsense_is_an_error_not_a_crash(content: str) -> None:
 
 
 def test_cdi_odd_shapes_inside_are_survived() -> None:
-    spec = {
-        "cdiVersion": "1",
-        "kind": "a/b",
-        "containerEdits": [],
-        "devices": [
-            5,
-            {"name": None},
-            {"name": "c", "containerEdits": {"env": 5, "mounts": [5], "hooks": [{"args": 3}]}},
-        ],
-    }
+    odd = {"name": "c", "containerEdits": {"env": 5, "mounts": [5], "hooks": [{"args": 3}]}}
+    spec = {"cdiVersion": "1", "kind": "a/b", "containerEdits": [], "devices": [5, {"name": None}, odd]}
     assert plan("a/b=c", tree={"/etc/cdi/x.json": json.dumps(spec)}).devices == []
