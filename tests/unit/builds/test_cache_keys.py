@@ -48,10 +48,8 @@ def test_key_of_a_run_is_the_same(other: RunStep) -> None:
     replace(RUN, environment=(("A", "1"), ("http_proxy", "http://b"))),
     replace(RUN, environment=(("A", "1"), ("HTTP_PROXY", "http://a"))),
     *(replace(RUN, directory="/"), replace(RUN, user=""), replace(RUN, stdin=b"x"), replace(RUN, network="none")),
-    replace(RUN, section="test"),
-    replace(RUN, script=InlineFile("/.post.script", b"x")),
-    replace(RUN, mounts=(StepMount("cache", "/cache"),)),
-    replace(RUN, mounts=(StepMount("cache", "/other"),)),
+    *(replace(RUN, section="test"), replace(RUN, script=InlineFile("/.post.script", b"x"))),
+    *(replace(RUN, mounts=(StepMount("cache", "/cache"),)), replace(RUN, mounts=(StepMount("cache", "/other"),))),
     replace(RUN, mounts=(StepMount("secret", "/cache", id="x"),)),
 )
 def test_key_of_a_run_differs(other: RunStep) -> None:
@@ -63,16 +61,11 @@ def test_all_parts_of_a_key_count() -> None:
         *(key(RUN), key(RUN, state="t"), key(RUN, platform="linux/amd64"), key(RUN, files="1"), key(RUN, files="2")),
         *(key(RUN, file="s1"), key(COPY), key(replace(COPY, owner="1")), key(replace(COPY, mode="1"))),
         *(key(replace(COPY, destination="/b")), key(replace(COPY, is_link=True)), key(replace(COPY, excluded=("x",)))),
-        key(replace(COPY, inline=(InlineFile("a", b"b"),))),
-        key(replace(COPY, inline=(InlineFile("b", b"a"),))),
-        key(DirectoryStep(PLACE, "WORKDIR /a", "/a")),
-        key(DirectoryStep(PLACE, "WORKDIR /a", "/a", "user")),
-        key(FILES),
-        key(replace(FILES, links=(("a", "b"),))),
+        *(key(replace(COPY, inline=(InlineFile("a", b"b"),))), key(replace(COPY, inline=(InlineFile("b", b"a"),)))),
+        *(key(DirectoryStep(PLACE, "WORKDIR /a", "/a")), key(DirectoryStep(PLACE, "WORKDIR /a", "/a", "user"))),
+        *(key(FILES), key(replace(FILES, links=(("a", "b"),)))),
         key(replace(FILES, files=(TreeFile("/a", b"1", way="append"),))),
-        key(SETUP),
-        key(replace(SETUP, script=b"false")),
-        key(replace(SETUP, section="pre")),
+        *(key(SETUP), key(replace(SETUP, script=b"false")), key(replace(SETUP, section="pre"))),
     ]
     assert len(set(keys)) == len(keys)
     assert all(len(text) == 64 for text in keys)

@@ -78,9 +78,7 @@ def test_mpi_launcher_that_hangs_costs_its_deadline(tmp_path) -> None:
     [
         ("gcc/12.2:OpenMPI/4.1.4-GCC-12.2.0", "Open MPI 4.1.4"),
         ("impi/2021.6.0-intel-compilers-2022.1.0", "Intel MPI 2021.6.0"),
-        ("mvapich2-gdr/2.3.7", "MVAPICH 2.3.7"),
-        ("cray-mpich/8.1.28", "Cray MPICH 8.1.28"),
-        ("python/3.11", None),
+        *(("mvapich2-gdr/2.3.7", "MVAPICH 2.3.7"), ("cray-mpich/8.1.28", "Cray MPICH 8.1.28"), ("python/3.11", None)),
     ],
 )
 def test_mpi_of_modules_without_a_launcher(tmp_path, modules: str, title: str | None) -> None:

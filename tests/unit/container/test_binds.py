@@ -42,9 +42,7 @@ def collect(*binds: str, mount: tuple[str, ...] = (), **environ: str) -> list[st
     ("/i.sif:/x:image-src=", ["/i.sif /x image-src=/"]),
     ("/i.sif:/x:id=2", ["/i.sif /x image-src=/ id=2"]),
     ("/i.sif:/x:ro,id=2,image-src=/d,/b", ["/i.sif /x ro image-src=/d id=2", "/b /b"]),
-    ("/a://x//y/./z/", ["/a /x/y/z"]),
-    ("/a:/x/../y", ["/a /y"]),
-    ("/a/../b:/x", ["/a/../b /x"]),
+    *(("/a://x//y/./z/", ["/a /x/y/z"]), ("/a:/x/../y", ["/a /y"]), ("/a/../b:/x", ["/a/../b /x"])),
 )
 def test_binds_grammar(spec: str, expected: list[str]) -> None:
     assert collect(spec) == expected

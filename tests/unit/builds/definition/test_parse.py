@@ -82,9 +82,7 @@ def test_parse_files_labels_and_apps() -> None:
 
 
 @with_rows(
-    ("", "1:1", "empty"),
-    ("# nothing\n\n", "1:1", "empty"),
-    ("hello\n", "1:1", "no colon"),
+    *(("", "1:1", "empty"), ("# nothing\n\n", "1:1", "empty"), ("hello\n", "1:1", "no colon")),
     (HEADER + "  Foo: bar\n", "3:3", "unknown header key 'foo'"),
     (HEADER + "%configure\nx\n", "3:1", "unknown section '%configure'"),
     (HEADER + "% post\nx\n", "3:1", "is not written as Apptainer requires"),

@@ -204,10 +204,8 @@ def test_plan_arguments_of_the_build_and_of_stages() -> None:
     ("ARG v\nFROM img:${v:-2}", ("docker", "img:2", None, "")),
     ("ARG g=1\nFROM $g", ("docker", "given", None, "")),
     ("FROM --platform=$BUILDPLATFORM a", ("docker", "a", None, "linux/amd64")),
-    ("FROM a AS One\nFROM one", ("stage", "one", 0, "")),
-    ("FROM a AS one\nFROM One", ("stage", "One", 0, "")),
-    ("FROM ctx", ("context", "ctx", None, "")),
-    ("FROM a AS ctx", ("context", "ctx", None, "")),
+    *(("FROM a AS One\nFROM one", ("stage", "one", 0, "")), ("FROM a AS one\nFROM One", ("stage", "One", 0, ""))),
+    *(("FROM ctx", ("context", "ctx", None, "")), ("FROM a AS ctx", ("context", "ctx", None, ""))),
     ("FROM a AS x\nFROM b AS x\nFROM x", ("stage", "x", 1, "")),
 )
 def test_plan_bases(text: str, base: tuple[str, str, int | None, str]) -> None:
@@ -233,9 +231,7 @@ def test_plan_needs_are_bases_and_origins() -> None:
     assert [stage.needs for stage in recipe.stages] == [(), (0,), (), (0, 1)]
     steps = recipe.target.plan({}).steps
     assert [step.origin for step in steps if isinstance(step, step_values.CopyStep)] == [
-        step_values.CopyOrigin(stage=0),
-        step_values.CopyOrigin(image="image:1"),
-        step_values.CopyOrigin(name="ctx"),
+        *(step_values.CopyOrigin(stage=0), step_values.CopyOrigin(image="image:1"), step_values.CopyOrigin(name="ctx")),
     ]
 
 

@@ -93,9 +93,7 @@ def test_key_depends_on_all_that_is_in_the_image(tmp_path) -> None:
     build = make_build(store)
     other = build.result.state.after("RUN y", add_layer(store, b"y"))
     builds = [
-        build,
-        replace(build, created=1),
-        replace(build, note="{}"),
+        *(build, replace(build, created=1), replace(build, note="{}")),
         replace(build, recipe=replace(RECIPE, text="other")),
         replace(build, result=replace(build.result, section={})),
         replace(build, result=replace(build.result, author="me")),

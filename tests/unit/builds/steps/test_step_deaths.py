@@ -43,9 +43,7 @@ def test_a_kill_is_certain_where_the_kernel_counted_it() -> None:
     "virtual memory exhausted: Cannot allocate memory",
     "MemoryError",
     "terminate called after throwing an instance of 'std::bad_alloc'",
-    "error: command '/usr/bin/gcc' died with 9",
-    "Killed",
-    "make: *** [Makefile:2: all] Killed",
+    *("error: command '/usr/bin/gcc' died with 9", "Killed", "make: *** [Makefile:2: all] Killed"),
     "subprocess.CalledProcessError: Command died with <Signals.SIGKILL: 9>.",
 )
 def test_compilers_that_ran_out_of_memory_are_recognised(line: str) -> None:

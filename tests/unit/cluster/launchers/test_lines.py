@@ -10,9 +10,7 @@ from tests.builders.rows import with_rows
 
 
 @with_rows(
-    ("srun", "0: hello", (0, "hello")),
-    ("srun", " 12: a: b", (12, "a: b")),
-    ("srun", "3: ", (3, "")),
+    *(("srun", "0: hello", (0, "hello")), ("srun", " 12: a: b", (12, "a: b")), ("srun", "3: ", (3, ""))),
     ("srun", "srun: error: n1: task 0: Killed", (None, "srun: error: n1: task 0: Killed")),
     ("mpirun", "[1,3]<stdout>:hello", (3, "hello")),
     ("mpirun", "[1,10]<stderr>:  x\n", (10, "  x\n")),

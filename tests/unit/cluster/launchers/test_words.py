@@ -78,7 +78,5 @@ def test_open_mpi_starts_without_ssh_on_one_host_and_as_root() -> None:
     assert not list_settings({}, is_alone=False, has_ssh=False, is_root=False)
     as_root = list_settings({"PRTE_ALLOW_RUN_AS_ROOT": "1"}, is_alone=True, has_ssh=True, is_root=True)
     assert [name for name, _ in as_root] == [
-        "OMPI_ALLOW_RUN_AS_ROOT",
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
-        "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM",
+        *("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM"),
     ]

@@ -244,10 +244,8 @@ def test_pbs_says_how_jobs_ended() -> None:
 @with_rows(
     *((code, "the node could not start it") for code in (-1, -2)),
     (-3, "the node could not start it; PBS was to try again"),
-    (-7, "it could not be restarted"),
-    (-10, "the node does not know its user"),
-    (-13, "its user's password was refused"),
-    (-21, "PBS' directories on the node are not secure"),
+    *((-7, "it could not be restarted"), (-10, "the node does not know its user")),
+    *((-13, "its user's password was refused"), (-21, "PBS' directories on the node are not secure")),
     (-23, "it had no Kerberos credentials"),
     *((code, "it used more CPUs than it requested") for code in (-24, -25)),
     (-28, "it used more CPU time than it requested"),

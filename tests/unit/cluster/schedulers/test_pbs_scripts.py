@@ -105,9 +105,7 @@ def test_pbs_scripts_are_clean_and_export_nothing() -> None:
 
 
 @with_rows(
-    ({}, "select=1"),
-    ({"nodes": 3}, "select=3"),
-    ({"cpus_per_task": 4}, "select=1:ncpus=4"),
+    *(({}, "select=1"), ({"nodes": 3}, "select=3"), ({"cpus_per_task": 4}, "select=1:ncpus=4")),
     ({"tasks": 4, "nodes": 2}, "select=2:ncpus=2:mpiprocs=2"),
     ({"tasks": 4, "nodes": 2, "parallel": Parallel.MPI}, "select=2:ncpus=2:mpiprocs=2"),
     ({"gpus_per_node": 2, "memory_per_gpu": 5 << 30}, "select=1:ngpus=2:mem=10gb"),

@@ -63,9 +63,7 @@ def test_allocation_names_ids_launch_and_gpus() -> None:
 @with_rows(
     {"SLURM_JOB_NODELIST": "n[1-999999999]"},
     {"SLURM_JOB_NODELIST": "gpu[01-02]"},  # and three nodes
-    {"SLURM_JOB_NODELIST": ""},
-    {"SLURM_TASKS_PER_NODE": "two"},
-    {"SLURM_JOB_CPUS_PER_NODE": "9" * 99},
+    *({"SLURM_JOB_NODELIST": ""}, {"SLURM_TASKS_PER_NODE": "two"}, {"SLURM_JOB_CPUS_PER_NODE": "9" * 99}),
 )
 def test_allocation_refuses_nonsense(changes: dict[str, str]) -> None:
     with pytest.raises(LaunchRefused):

@@ -187,9 +187,7 @@ def test_slurm_account_goes_to_the_command_line_where_the_site_wants_it() -> Non
     ("123\n", "123"),
     ("123;cluster-a.b\n", "123"),
     ("*** Welcome to 2 clusters ***\n--> Verifying quota...OK\n4711\n", "4711"),
-    ("Submitted batch job 88\n", "88"),
-    ("Submitted batch job 88 on cluster big\n", "88"),
-    ("12\r\n", "12"),
+    *(("Submitted batch job 88\n", "88"), ("Submitted batch job 88 on cluster big\n", "88"), ("12\r\n", "12")),
 )
 def test_slurm_id_is_found_among_banners(printed: str, id: str) -> None:
     assert SLURM.parse_submit(printed) == id

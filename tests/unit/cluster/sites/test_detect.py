@@ -13,17 +13,13 @@ SIGNS = list_signs((ProfileDirectory(SHIPPED, "shipped"),))
 
 
 @with_rows(
-    ("tauruslogin4", "zih-taurus"),
-    ("taurusi8003.taurus.hrsk.tu-dresden.de", "zih-taurus"),
-    ("login1.alpha.hpc.tu-dresden.de", "zih-alpha"),
-    ("i8037.alpha.hpc.tu-dresden.de", "zih-alpha"),
+    *(("tauruslogin4", "zih-taurus"), ("taurusi8003.taurus.hrsk.tu-dresden.de", "zih-taurus")),
+    *(("login1.alpha.hpc.tu-dresden.de", "zih-alpha"), ("i8037.alpha.hpc.tu-dresden.de", "zih-alpha")),
     ("login2.capella.hpc.tu-dresden.de", "zih-capella"),
     *(("sdumont15", "sdumont"), ("sdumont2nd4", "sdumont2nd"), ("login.sdumont2nd.lncc.br", "sdumont2nd")),
     *(("es1.abci.local", "abci2"), ("g0001.abci.local", "abci2"), ("hnode001", "abci3")),
-    ("login2.frontera.tacc.utexas.edu", "tacc-frontera"),
-    ("c401-064.frontera.tacc.utexas.edu", "tacc-frontera"),
-    ("login1.ls6.tacc.utexas.edu", "tacc-lonestar6"),
-    ("login1.vista.tacc.utexas.edu", "tacc-vista"),
+    *(("login2.frontera.tacc.utexas.edu", "tacc-frontera"), ("c401-064.frontera.tacc.utexas.edu", "tacc-frontera")),
+    *(("login1.ls6.tacc.utexas.edu", "tacc-lonestar6"), ("login1.vista.tacc.utexas.edu", "tacc-vista")),
 )
 def test_detect_knows_machines_by_name(hostname: str, site: str) -> None:
     found = detect_site(HostSigns((hostname,)), SIGNS)

@@ -76,9 +76,7 @@ def test_discover_slurm_limits_of_partitions_users_and_qualities_of_service() ->
     *(("gpu:a100:4", (("a100", 4),)), ("gpu:a100:4(S:0-1)", (("a100", 4),)), ("gpu:4", (("", 4),))),
     *(("gpu:tesla:no_consume:2", (("tesla", 2),)), ("gpu", (("", 1),)), ("gpu:a100", (("a100", 1),))),
     ("gpu:a100_1g.5gb:7,gpu:a100:1,mps:400", (("a100_1g.5gb", 7), ("a100", 1))),
-    ("(null)", ()),
-    ("", ()),
-    ("lustre:1", ()),
+    *(("(null)", ()), ("", ()), ("lustre:1", ())),
 )
 def test_discover_slurm_reads_gpus(text: str, gpus: tuple[tuple[str, int], ...]) -> None:
     assert parse_gres(text) == gpus
@@ -145,11 +143,8 @@ def test_discover_pbs_reads_what_is_documented() -> None:
 @with_rows(
     ("/apps/modulefiles:\nopenmpi/4.0.5(default)\nsingularitypro/3.9\nsingularitypro/4.1\n", "singularitypro"),
     ("tacc-apptainer/1.3.3\ntacc-singularity/3.7\n", "tacc-apptainer"),
-    ("apptainer\n", "apptainer"),
-    ("tools/apptainer/1.2(default)\n", "tools/apptainer"),
-    ("bash: module: command not found\n", ""),
-    ("", ""),
-    ("singularity-python-tools/1.0\n", ""),
+    *(("apptainer\n", "apptainer"), ("tools/apptainer/1.2(default)\n", "tools/apptainer")),
+    *(("bash: module: command not found\n", ""), ("", ""), ("singularity-python-tools/1.0\n", "")),
 )
 def test_discover_modules_finds_the_runtime(text: str, module: str) -> None:
     assert find_runtime_module(text) == module

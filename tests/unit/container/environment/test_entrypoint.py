@@ -78,10 +78,8 @@ def test_scripts_that_read_the_config_are_understood() -> None:
 
 
 @with_rows(
-    FOREIGN_RUNSCRIPT.replace("# prepare", "module load x"),
-    FOREIGN_RUNSCRIPT.replace("#!/bin/sh", "#!/bin/bash"),
-    FOREIGN_RUNSCRIPT.replace('eval "set', 'eval "set --'),
-    '#!/bin/sh\nexec python3 "$@"\n',
+    *(FOREIGN_RUNSCRIPT.replace("# prepare", "module load x"), FOREIGN_RUNSCRIPT.replace("#!/bin/sh", "#!/bin/bash")),
+    *(FOREIGN_RUNSCRIPT.replace('eval "set', 'eval "set --'), '#!/bin/sh\nexec python3 "$@"\n'),
 )
 def test_run_starts_scripts_that_somebody_wrote(script: str) -> None:
     assert not is_oci_script(script)

@@ -88,9 +88,7 @@ AGREED: list[tuple[str, dict[str, str]]] = [
     ('export A="${A:-"v\\"al"}"', {"A": 'v"al'}),
     ('export A="${A:-"{\\"k\\": \\$v}"}"', {"A": '{"k": $v}'}),
     ('A=x\nexport A="${A:-y}" B="${NO-n}" C="${A:+z}" D="${NO:+z}"', {"A": "x", "B": "n", "C": "z", "D": ""}),
-    ("export A=a\\ b\\\n  B=c", {"A": "a b", "B": "c"}),
-    ("export A=1\nunset A", {}),
-    ("export A=$B:$C", {"A": ":"}),
+    *(("export A=a\\ b\\\n  B=c", {"A": "a b", "B": "c"}), ("export A=1\nunset A", {}), ("export A=$B:$C", {"A": ":"})),
     ("export A=5$ B=a#b", {"A": "5$", "B": "a#b"}),
     ('if [ -z "$A" ]; then export A=1; else export A=2; fi', {"A": "1"}),
     ('if test -n "$A"; then\n export A=1\nelif [ x = x ]; then\n export B=1\nelse\n export C=1\nfi', {"B": "1"}),
@@ -142,9 +140,7 @@ def test_reader_assigns_in_order_as_apptainer_does_but_not_what_a_runtime_guards
 @with_rows(
     'export A="' + "${A:-" * 9000 + "}" * 9000 + '"',
     "if [ -n '' ]; then\n" + "A=1\nelif [ -n '' ]; then\n" * 2000 + "A=1\nfi",
-    "A=" + "x" * 100_000,
-    "A='",
-    "export " + "A=1 " * 10_000 + "$(x)",
+    *("A=" + "x" * 100_000, "A='", "export " + "A=1 " * 10_000 + "$(x)"),
     ids=["nested", "branches", "long", "open", "many"],
 )
 def test_reader_survives_hostile_scripts(script: str) -> None:

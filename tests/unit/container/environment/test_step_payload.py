@@ -25,9 +25,7 @@ def test_step_payload_has_the_recipes_variables_and_home() -> None:
     assert (payload.environ, payload.user, payload.search) == (given, None, [])
     options.arguments = ["x"]
     assert plan_step_payload(options, StepOptions({"environment": given}), IMAGE, Additions()).search == [
-        "/a",
-        ".",
-        "/b",
+        *("/a", ".", "/b"),
     ]
 
 

@@ -121,10 +121,8 @@ def test_writable_and_overlay_are_refused(host, tmp_path):
 @pytest.mark.parametrize(
     ("text", "kind", "words"),
     [
-        ("missing", FileProblem, "No such file"),
-        ("missing:ro", FileProblem, "No such file"),
-        ("text", UnsupportedFormat, "text"),
-        ("pipe", FileProblem, "neither a file nor a directory"),
+        *(("missing", FileProblem, "No such file"), ("missing:ro", FileProblem, "No such file")),
+        *(("text", UnsupportedFormat, "text"), ("pipe", FileProblem, "neither a file nor a directory")),
         ("folder:rx", UsageError, "'rx' is not a mode"),
         ("blocked", FileProblem, "is not a directory, and an overlay needs one"),
         ("plain.sif", UnsupportedFormat, "no overlay partition"),

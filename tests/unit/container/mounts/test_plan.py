@@ -144,9 +144,7 @@ def test_plan_binds_come_after_what_they_lie_in() -> None:
     request = make_request()
     request.binds = [Bind("/data/file", "/x/y/file"), Bind("/scratch", "/x"), Bind("/data", "/x/y")]
     assert [each for each in destinations(plan_container(request)) if each.startswith("/x")] == [
-        "/x",
-        "/x/y",
-        "/x/y/file",
+        *("/x", "/x/y", "/x/y/file"),
     ]
     request = make_request()
     request.passwd = b"generated\n"
