@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The image of a build: config, history and manifest; the same input gives the same bytes."""
+"""The image of a build: config, history and manifest; the same input gives the same bytes. And its lock file."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from kedge.base.manifest import OCI_LAYER_ZSTD, ImageConfig, parse_manifest
 from kedge.base.platform import Platform
 from kedge.base.tree import Node, NodeKind
 from kedge.builds.bases.bases import OpenedBase
+from kedge.builds.build import read_lock, write_lock
 from kedge.builds.copies.copy_files import CopiedContent
 from kedge.builds.read_recipe import read_recipe
 from kedge.builds.results.finished_build import FinishedBuild
 from kedge.builds.results.result_image import keep_in_store, open_result
 from kedge.builds.states.build_state import BuildState, StageResult, StepLayer
-from kedge.errors import DigestMismatch
+from kedge.errors import DigestMismatch, InvalidRecipe
 from kedge.image.layers.layer_source import LayerSource
 from kedge.image.layers.tar_writer import LayerResult, write_layer
 from kedge.image.store.store import Store
+from tests.builders.rows import each_row
 
 RECIPE = read_recipe(b"FROM scratch\nRUN x\n", "Dockerfile")
 BASE = OpenedBase("", "scratch", ImageConfig(Platform("arm64", "v8")))
@@ -124,3 +126,27 @@ def test_layer_with_other_bytes_is_not_kept(tmp_path) -> None:
     digest = image.layers[0].digest
     assert isinstance(digest, Digest)
     assert not elsewhere.has_blob(digest)
+
+
+BASES = {"docker://b:1": "sha256:" + "b" * 64, "docker://a:1": "sha256:" + "a" * 64}
+
+
+def test_lock_is_written_sorted_read_again_and_not_touched_unchanged(tmp_path) -> None:
+    path = tmp_path / "lock"
+    assert read_lock(path) == {}
+    write_lock(path, BASES)
+    assert read_lock(path) == BASES
+    assert path.read_text().index("docker://a") < path.read_text().index("docker://b")
+    path = tmp_path / "lock"
+    write_lock(path, BASES)
+    before = path.stat().st_ino
+    write_lock(path, BASES)
+    assert path.stat().st_ino == before
+
+
+@each_row("text", ["", "{", "[]", "{}", '{"version": 2, "bases": {}}', '{"version": 1, "bases": []}', "\0"])
+def test_other_files_are_refused(tmp_path, text: str) -> None:
+    path = tmp_path / "lock"
+    path.write_text(text)
+    with pytest.raises(InvalidRecipe, match="not a lock file"):
+        read_lock(path)
