@@ -242,12 +242,8 @@ def test_environment_apps_have_their_own() -> None:
     }
     more[ENV + "95-apps.sh"] = make_image().view.read(ENV + "95-apps.sh")
     payload = plan(make_image(more=more), app="foo")
-    assert payload.environ.get("APPTAINER_APPNAME", "foo") == "foo"
-    if payload.argv[0] == "env":  # our own reader took it
-        assert payload.environ["APPVAR"] == "yes"
-        assert payload.environ["PATH"].startswith("/scif/apps/foo/bin:/scif/apps/foo:")
-    else:
-        assert payload.argv[0].startswith("/bin/")
+    assert payload.argv[0] == "/bin/sh"
+    assert any("95-apps.sh needs a shell" in note for note in payload.notes)
 
 
 def test_environment_scripts_that_need_a_shell_get_the_images() -> None:
