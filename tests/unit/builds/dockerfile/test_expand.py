@@ -85,6 +85,7 @@ def test_expand_words(text: str) -> None:
     (ExpansionRules(escape="`"), "`$a \\$a", "$a \\one"),
     (ExpansionRules(keeps_quotes=True), "'a' \"$a\"", "'a' \"one\""),
     (ExpansionRules(keeps_escapes=True), "a\\ b \\$a", "a\\ b \\$a"),
+    (ExpansionRules(keeps_escapes=True), '"a\\b \\$a"', "a\\\\b \\$a"),
     (ExpansionRules(has_quotes=False), 'it\'s "$a"', 'it\'s "one"'),
     (ExpansionRules(keeps_unset=True), "$x ${x} ${x:-w} ${x/a/b} $a", "$x ${x} ${x:-w} ${x/a/b} one"),
 )

@@ -108,6 +108,7 @@ REFUSED = {
     "FROM a\nRUN <<EOF\nb": (2, "has no end"),
     "FROM a\nRUN <<A <<B\nA\n": (2, "'B' has no end"),
     "FROM a\nRUN " + "b" * 65536: (2, "at most 65535"),
+    "FROM a\n" + "CMD b\n" * 20_000: (20_001, "at most 20,000"),
     "FROM a\n" + "ONBUILD " * 40 + "RUN b": (2, "nested too deeply"),
 }
 

@@ -91,7 +91,7 @@ def gridengine_texts() -> GridEngineTexts:
         groups={"@allhosts": "ge01 ge02\n"},
         environments={**environments, "ppn4": recorded("gridengine-environment")},
         resources=recorded("gridengine-resources"),
-        loads=recorded("gridengine-loads"),
+        loads=recorded("gridengine-loads") + "ge03 broken\n",
     )
 
 
