@@ -20,6 +20,7 @@ from kedge.image.registry import catalog
 from kedge.image.registry.catalog import HubCatalog, NgcCatalog
 from kedge.image.registry.client import RegistryClient, TagLimits
 from tests.builders.registry_access import make_access
+from tests.builders.rows import each_row
 from tests.fakes.http_server import FakeServer, Recorded, Reply
 
 CATALOGS = [NgcCatalog, HubCatalog]
@@ -47,8 +48,8 @@ def search(kind: type, server: FakeServer, home: Path) -> catalog.CatalogAnswer:
     return found
 
 
-@pytest.mark.parametrize("kind", CATALOGS)
-@pytest.mark.parametrize(
+@each_row("kind", CATALOGS)
+@each_row(
     "body",
     [b"", b"null", b"5", b"[]", b'"x"', b"[" * 200_000, b'{"a":' * 100_000, b"\xff\xfe", b'{"results"', b"1" * 9000],
     ids=["empty", "null", "number", "list", "text", "deep list", "deep object", "binary", "cut", "long number"],
@@ -58,7 +59,7 @@ def test_catalog_answer_that_is_no_object_is_a_named_error(tmp_path: Path, kind:
         search(kind, server, tmp_path)
 
 
-@pytest.mark.parametrize("value", ODD, ids=repr)
+@each_row("value", ODD, ids=repr)
 def test_catalog_values_of_wrong_types_find_nothing(tmp_path: Path, value: object) -> None:
     names = ("resourceId", "displayName", "description", "latestTag", "attributes", "dateModified")
     hub = ("repo_name", "short_description", "star_count", "pull_count", "is_official")
@@ -76,9 +77,7 @@ def test_catalog_values_of_wrong_types_find_nothing(tmp_path: Path, value: objec
         assert "\x1b" not in repr(answer)
 
 
-@pytest.mark.parametrize(
-    "name", ["../../etc", "a/../b", "nvidia/py torch", "nvidia/\x1b[2J", "A/B", "a//b", "-x/y", ""]
-)
+@each_row("name", ["../../etc", "a/../b", "nvidia/py torch", "nvidia/\x1b[2J", "A/B", "a//b", "-x/y", ""])
 def test_catalog_names_that_cannot_be_pulled_are_left_out(tmp_path: Path, name: str) -> None:
     document = {"results": [{"resources": [{"resourceId": name}], "repo_name": name}]}
     for kind in CATALOGS:
@@ -171,7 +170,7 @@ def following(number: int) -> str:
     return f"/v2/a/b/tags/list?page={number + 1}"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("make_page", "words"),
     [
         (lambda n: ([f"t{n}-{i}" for i in range(10)], following(n)), "has no end: .* tags on"),

@@ -31,6 +31,7 @@ from kedge.errors import (
 from kedge.image.workplace import Workplace
 from kedge.system.settings import Settings
 from tests.builders.images import kedge
+from tests.builders.rows import each_row
 from tests.fakes.http_server import Reply
 from tests.fakes.registry import FakeRegistry
 
@@ -97,7 +98,7 @@ def test_explain_config_that_says_it_has_a_gigabyte_is_left(registry: FakeRegist
         read(registry, tmp_path)
 
 
-@pytest.mark.parametrize("where", ["manifests/1", "manifests/sha256"])
+@each_row("where", ["manifests/1", "manifests/sha256"])
 def test_explain_manifest_of_a_gigabyte_is_left(registry: FakeRegistry, tmp_path: Path, where: str) -> None:
     put(registry, b"{}")
     put_index(registry, "2")
@@ -117,7 +118,7 @@ def put_index(registry: FakeRegistry, tag: str) -> None:
 # JSON
 
 
-@pytest.mark.parametrize(
+@each_row(
     "config",
     [
         b"",
@@ -143,7 +144,7 @@ def test_explain_config_that_is_no_config_is_a_named_error(
 VALUES: list[object] = [None, 5, 1.5, True, "text", [], [1], [None], [["a"]], {}, {"a": 1}, {"a": {"b": []}}, "\ud800"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "key",
     ["config", "Env", "Labels", "Entrypoint", "Cmd", "history", "created", "architecture", "os", "rootfs", "variant"],
 )
@@ -159,7 +160,7 @@ def test_explain_config_of_wrong_types_is_an_error_or_an_answer(
             assert json.dumps(read(registry, tmp_path).as_dict())
 
 
-@pytest.mark.parametrize(
+@each_row(
     "line", [None, 7, [], {}, "x" * 1_000_000, STEERING], ids=["null", "number", "list", "object", "long", "steering"]
 )
 def test_explain_history_of_wrong_types_is_passed_over(registry: FakeRegistry, tmp_path: Path, line: object) -> None:
@@ -206,7 +207,7 @@ def test_explain_indexes_of_indexes_end(registry: FakeRegistry, tmp_path: Path) 
     assert len(registry.server.log) < 10
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("entries", "kind"),
     [
         ([], NoMatchingPlatform),
@@ -345,7 +346,7 @@ def test_explain_of_a_hostile_folder_is_clean_and_quick(tmp_path: Path) -> None:
     assert all(note.isprintable() for note in traits.notes)
 
 
-@pytest.mark.parametrize("value", VALUES, ids=repr)
+@each_row("value", VALUES, ids=repr)
 def test_explain_of_sif_with_an_oci_config_of_wrong_types(tmp_path: Path, value: object) -> None:
     from kedge.compat.file_traits import _read_inspection
     from kedge.image.formats.singularityd.inspect_report import InspectReport

@@ -27,6 +27,7 @@ from kedge.jobs.records import Draft, Records
 from kedge.tools.functions.pack import read_answer, write_call
 from tests.builders.containers import USER, Runner, make_runner
 from tests.builders.matrices import EVERY
+from tests.builders.rows import each_row
 from tests.programs import read_program
 from tests.requirements import require_root
 
@@ -263,7 +264,7 @@ def spoil(path: Path, canary: Path) -> None:
     path.write_bytes(pickle.dumps(Touch(canary)))
 
 
-@pytest.mark.parametrize("name", ["runner.py", "sums", "call", "arguments"])
+@each_row("name", ["runner.py", "sums", "call", "arguments"])
 def test_call_that_was_changed_is_not_run(tmp_path: Path, name: str) -> None:
     canary = tmp_path / "canary"
     call = write_call(tmp_path / "call", divmod, [[((4, 3), {})]])
@@ -286,7 +287,7 @@ def test_call_does_not_import_from_the_current_directory(tmp_path: Path) -> None
     assert not (tmp_path / "canary").exists()
 
 
-@pytest.mark.parametrize("kind", ["bare", "sealed by another key", "of another task", "cut", "empty", "link"])
+@each_row("kind", ["bare", "sealed by another key", "of another task", "cut", "empty", "link"])
 def test_result_that_the_call_did_not_write_is_not_unpickled(tmp_path: Path, kind: str) -> None:
     canary, folder = tmp_path / "canary", tmp_path / "call"
     call = write_call(folder, divmod, [[((4, 3), {})], [((5, 3), {})]])

@@ -8,7 +8,6 @@ import random
 import time
 from pathlib import Path
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,6 +26,7 @@ from kedge.image.formats.singularityd.inspect_report import (
     select_document,
 )
 from kedge.image.inspect import inspect_path
+from tests.builders.rows import each_row
 from tests.builders.sif import build_sif, fixture_path
 
 RECORD = SourceRecord("docker", "x", None, Platform("arm64"), 0)
@@ -69,7 +69,7 @@ def test_inspect_flipped_file_systems_give_named_errors(tmp_path: Path) -> None:
     assert outcomes.count("corrupt-image") > 10
 
 
-@pytest.mark.parametrize("raw", [b"", b"\xff\xfe", b"[" * 200_000, b'{"data":', b"null", b"7", b'"x"'])
+@each_row("raw", [b"", b"\xff\xfe", b"[" * 200_000, b'{"data":', b"null", b"7", b'"x"'])
 def test_inspect_bad_documents_without_files_are_named(tmp_path: Path, raw: bytes) -> None:
     path = tmp_path / "bad.sif"
     data = build_sif([(DataType.GENERIC_JSON, raw, b"")])

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -21,6 +22,8 @@ from kedge.image.layers.overlay_directory import NoOverlayForm, unpack_overlay
 from kedge.image.layers.sandbox import SandboxSink
 from tests.builders import layers as build
 from tests.builders.layers import MemorySink, file, folder, hard_link, layer, names_in, pax, sources, symlink
+from tests.builders.matrices import EVERY
+from tests.builders.rows import each_row
 
 Blocks = Callable[[], bytes]
 
@@ -74,12 +77,12 @@ def judge(tar: bytes, *, compressed: bool = False) -> str:
     return problem.reference
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("kind", KINDS)
 def test_whole_members_of_every_kind_are_accepted(kind: str) -> None:
     assert judge(layer(KINDS[kind]())) == "accepted"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("kind", KINDS)
 def test_truncation_is_reported_at_every_kind_of_block(kind: str) -> None:
     tar = KINDS[kind]()
     for cut in {1, 100, 156, 257, 511, *range(513, len(tar), 61), len(tar) - 1}:
@@ -89,7 +92,7 @@ def test_truncation_is_reported_at_every_kind_of_block(kind: str) -> None:
         assert judge(tar[:cut]) in ("corrupt-image", "accepted"), cut
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("kind", KINDS)
 def test_flipped_bits_in_headers_are_noticed(kind: str) -> None:
     tar = KINDS[kind]()
     for place in range(0, 512, 7):
@@ -98,17 +101,18 @@ def test_flipped_bits_in_headers_are_noticed(kind: str) -> None:
         assert judge(layer(bytes(flipped))) in ("corrupt-image", "hostile-image", "unsupported-format"), place
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_flipped_bits_with_the_checksum_made_right_give_no_traceback(kind: str) -> None:
+@EVERY
+@each_row("kind", KINDS)
+def test_flipped_bits_with_the_checksum_made_right_give_no_traceback(kind: str, is_every: bool) -> None:
     tar = KINDS[kind]()
-    for place in [*range(0, 500, 3), 156]:
+    for place in range(500) if is_every else [*range(len(kind) % 9, 500, 9), 156]:
         for bit in (0x01, 0x80):
             flipped = bytearray(tar)
             flipped[place] ^= bit
             judge(layer(build.seal(bytes(flipped[:512])) + bytes(flipped[512:])))
 
 
-@pytest.mark.parametrize("cut", [0.001, 0.1, 0.5, 0.9, 0.999])
+@each_row("cut", [0.001, 0.1, 0.5, 0.9, 0.999])
 def test_a_truncated_gzip_stream_is_reported(cut: float) -> None:
     blob = build.compress(layer(file("x", bytes(range(256)) * 400)))
     part = blob[: max(1, int(len(blob) * cut))]
@@ -212,11 +216,7 @@ ATTACKS: dict[str, tuple[type[KedgeError], str, Blocks]] = {
         "global PAX",
         lambda: b"".join(pax({b"SCHILY.xattr.user.%d" % n: bytes(60_000)}, b"g") for n in range(20)) + file("x"),
     ),
-    "many-headers": (
-        HostileImage,
-        "entries",
-        lambda: pax({b"path": b"x"}) * 10_001 + file("x"),
-    ),
+    "many-headers": (HostileImage, "entries", lambda: pax({b"path": b"x"}) * 10_001 + file("x")),
     "dump-folder": (UnsupportedFormat, "'D'", lambda: build.entry("x", b"D")),
     "volume-label": (UnsupportedFormat, "'V'", lambda: build.entry("x", b"V")),
     "multi-volume": (UnsupportedFormat, "'M'", lambda: build.entry("x", b"M")),
@@ -231,45 +231,37 @@ ATTACKS: dict[str, tuple[type[KedgeError], str, Blocks]] = {
 }
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
-@pytest.mark.parametrize("compressed", [False, True])
-def test_attacks_are_refused_by_name(attack: str, compressed: bool) -> None:
+LIMITS = FlattenOptions(free_expansion=64 << 20, maximum_entries=10_000)
+
+
+@each_row("attack", ATTACKS)
+def test_attacks_are_refused_by_name_and_leave_nothing_on_disk(tmp_path: Path, attack: str) -> None:
     kind, text, blocks = ATTACKS[attack]
-    options = FlattenOptions(free_expansion=64 << 20, maximum_entries=10_000)
-    lower = layer(file("below", b"b"))
-    with pytest.raises(kind) as caught:
-        flatten(sources(lower, layer(blocks()), compressed=compressed), MemorySink(), options)
+    place = tmp_path / "inner"
+    place.mkdir(exist_ok=True)
+    tar, lower = layer(blocks()), layer(file("below", b"b"))
+    with pytest.raises(kind) as caught, SandboxSink(place / "box") as sink:
+        sink.finish(flatten(sources(lower, tar), sink, LIMITS))
     assert text.replace("\\\\", "\\") in caught.value.message
     assert "layer1" in caught.value.message
+    assert (names_in(place), names_in(tmp_path)) == ([], ["inner"])
+    with pytest.raises(kind, match=re.escape(text.replace("\\\\", "\\"))):
+        flatten(sources(lower, tar, compressed=True), MemorySink(), LIMITS)
     assert not [thread for thread in threading.enumerate() if thread.name == "kedge-inflate"]
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
-def test_attacks_leave_nothing_on_disk(attack: str, tmp_path: Path) -> None:
-    place = tmp_path / "inner"
-    place.mkdir()
-    options = FlattenOptions(free_expansion=64 << 20, maximum_entries=10_000)
-    with pytest.raises(KedgeError), SandboxSink(place / "box") as sink:
-        sink.finish(flatten(sources(layer(file("below", b"b")), layer(ATTACKS[attack][2]())), sink, options))
-    assert names_in(place) == []
-    assert names_in(tmp_path) == ["inner"]
-
-
-@pytest.mark.parametrize("attack", ATTACKS)
-def test_attacks_leave_nothing_in_an_overlay_or_a_plain_directory(attack: str, tmp_path: Path) -> None:
+@each_row("attack", ATTACKS)
+def test_attacks_leave_nothing_in_an_overlay_or_a_plain_directory(tmp_path: Path, attack: str) -> None:
     """Below a step of a build there is an image; its layer is trusted as little as the image's."""
     root = tmp_path / "inner" / "root"
-    root.mkdir(parents=True)
+    root.mkdir(parents=True, exist_ok=True)
     (root / "below").write_text("b")
-    options = FlattenOptions(free_expansion=64 << 20, maximum_entries=10_000)
-    layers = sources(layer(ATTACKS[attack][2]()))
+    (low,) = sources(layer(ATTACKS[attack][2]()))
     with pytest.raises((KedgeError, NoOverlayForm)):
-        unpack_overlay(layers[0], tmp_path / "inner" / "layer", options)
+        unpack_overlay(low, tmp_path / "inner" / "layer", LIMITS)
     with pytest.raises(KedgeError):
-        apply_layer(root, layers[0], options)
-    assert names_in(tmp_path / "inner") == ["root"]
-    assert names_in(tmp_path) == ["inner"]
-    assert names_in(root) == ["below"]
+        apply_layer(root, low, LIMITS)
+    assert (names_in(tmp_path), names_in(tmp_path / "inner"), names_in(root)) == (["inner"], ["root"], ["below"])
 
 
 @settings(max_examples=300, deadline=None)
@@ -290,9 +282,9 @@ def test_random_damage_gives_an_error_or_a_tree(data: st.DataObject) -> None:
     judge(bytes(tar))
 
 
-@pytest.mark.parametrize("through", ["hard link", "parent", "whiteout"])
+@each_row("through", ["hard link", "parent", "whiteout"])
 def test_names_through_endless_links_stop_in_bounded_time(through: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(assemble, "_MAXIMUM_FOLLOWED", 500_000)  # the real limit takes ten seconds
+    monkeypatch.setattr(assemble, "_MAXIMUM_FOLLOWED", 100_000)  # the real limit takes ten seconds
     links = [symlink(f"l{number}", "a/../" * 800 + f"l{number + 1}") for number in range(39)]
     low = layer(folder("a"), folder("l39"), file("l39/f"), *links)
     make = {

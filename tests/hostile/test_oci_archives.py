@@ -18,6 +18,7 @@ from kedge.image.formats.oci.open_stored import open_images
 from kedge.image.formats.oci.tar_archive import TarArchive
 from kedge.image.formats.oci.writer import write_docker_archive, write_layout, write_oci_archive
 from tests.builders.oci_images import make_image, make_tar, read_layers
+from tests.builders.rows import each_row
 
 IMAGE = make_image([{"a": b"1" * 700}, {"b": b"2"}], tag="x:1")
 
@@ -124,7 +125,7 @@ BAD_TARS = {
 }
 
 
-@pytest.mark.parametrize("data", BAD_TARS.values(), ids=BAD_TARS.keys())
+@each_row("data", BAD_TARS.values(), ids=BAD_TARS.keys())
 def test_archive_hostile_content_gives_named_error(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "a.tar").write_bytes(data)
     with pytest.raises(KedgeError) as caught:
@@ -158,7 +159,7 @@ def test_archive_member_cut_off_later_is_noticed(tmp_path: Path) -> None:
     archive.close()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "index",
     [
         "",

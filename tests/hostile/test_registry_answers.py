@@ -22,6 +22,7 @@ from kedge.errors import (
 )
 from kedge.image.registry.client import RegistryClient
 from tests.builders.registry_access import Waits, make_access
+from tests.builders.rows import each_row
 from tests.fakes.http_server import Reply
 from tests.fakes.registry import FakeRegistry, Policy
 
@@ -84,7 +85,7 @@ MANIFESTS: dict[str, tuple[Reply, type[KedgeError]]] = {
 }
 
 
-@pytest.mark.parametrize("name", MANIFESTS)
+@each_row("name", MANIFESTS)
 def test_hostile_manifest_answer_is_a_named_error(tmp_path: Path, name: str) -> None:
     reply, kind = MANIFESTS[name]
     with open_registry() as registry:
@@ -124,7 +125,7 @@ BLOBS: dict[str, tuple[dict[str, object], type[KedgeError]]] = {
 }
 
 
-@pytest.mark.parametrize("name", BLOBS)
+@each_row("name", BLOBS)
 def test_hostile_blob_is_a_named_error(tmp_path: Path, name: str) -> None:
     fault, kind = BLOBS[name]
     with open_registry() as registry:
@@ -154,7 +155,7 @@ def test_hostile_server_that_stalls_is_left(tmp_path: Path) -> None:
             RegistryClient(registry.host, Access(HttpTransport(options))).get_manifest("team/app", "1.0")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "answer",
     [
         b"",
@@ -182,7 +183,7 @@ def test_hostile_token_that_is_never_accepted_ends(tmp_path: Path) -> None:
         assert len(registry.server.log) < 10
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"5", b'{"tags": 5}', b'{"tags": {"a": 1}}', b"<html>", b"[" * 100_000])
+@each_row("body", [b"", b"[]", b"5", b'{"tags": 5}', b'{"tags": {"a": 1}}', b"<html>", b"[" * 100_000])
 def test_hostile_tag_list_is_a_named_error(tmp_path: Path, body: bytes) -> None:
     with open_registry() as registry:
         registry.server.fail("tags/list", times=9, reply=Reply(200, body))
@@ -190,7 +191,7 @@ def test_hostile_tag_list_is_a_named_error(tmp_path: Path, body: bytes) -> None:
             list(client_of(registry, tmp_path).list_tags("team/app"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "location",
     ["", "http://", "ftp://elsewhere/x", "//", "http://127.0.0.1:1/upload"],
     ids=["none", "bare", "ftp", "slashes", "dead"],
@@ -234,8 +235,8 @@ def test_hostile_stream_needs_little_memory(tmp_path: Path) -> None:
         assert peak < 4 << 20
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 429, 500])
-@pytest.mark.parametrize("auth", ["basic", "bearer"])
+@each_row("status", [400, 401, 403, 404, 429, 500])
+@each_row("auth", ["basic", "bearer"])
 def test_hostile_echo_never_shows_a_secret(tmp_path: Path, status: int, auth: str) -> None:
     """The registry repeats every header in its error; no message, context, hint, note or traceback may."""
     waits = Waits()

@@ -7,6 +7,7 @@ Needs nothing but Python. The corpus is generated: cuts, flipped bits, forged fi
 from __future__ import annotations
 
 import io
+import itertools
 import random
 import resource
 import struct
@@ -20,6 +21,8 @@ from kedge.errors import CorruptImage, HostileImage, KedgeError, UnsupportedForm
 from kedge.image.formats.squashfs import layout
 from kedge.image.formats.squashfs.reader import SquashReader
 from kedge.image.formats.squashfs.writer import SquashOptions, SquashWriter
+from tests.builders.matrices import EVERY
+from tests.builders.rows import each_row
 from tests.builders.squashfs_images import add_file, add_folder, add_special, fill_sample, mixed_bytes, write_image
 
 CODECS = ["none", "zstd", "gzip:1", "lz4"]
@@ -86,7 +89,7 @@ def bounded_memory() -> Iterator[None]:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MEMORY_LIMIT
 
 
-@pytest.mark.parametrize("codec", CODECS)
+@each_row("codec", CODECS)
 def test_squashfs_every_cut_is_named(codec: str) -> None:
     image = SMALL[codec]
     used = layout.SUPERBLOCK.unpack_from(image)[12]
@@ -97,7 +100,7 @@ def test_squashfs_every_cut_is_named(codec: str) -> None:
     assert expect_bounded(image[:used])
 
 
-@pytest.mark.parametrize("codec", CODECS)
+@each_row("codec", CODECS)
 def test_squashfs_a_cut_in_a_larger_image_is_named(codec: str) -> None:
     image = write_image(fill_sample, codec=codec)
     for end in range(96, len(image) - 4096, len(image) // 12):
@@ -105,31 +108,35 @@ def test_squashfs_a_cut_in_a_larger_image_is_named(codec: str) -> None:
             read_all(image[:end], threads=2)
 
 
-@pytest.mark.parametrize("codec", CODECS)
-def test_squashfs_every_byte_of_the_superblock_may_lie(codec: str) -> None:
-    for position in range(layout.SUPERBLOCK_SIZE):
-        for value in (0x00, 0x7F, 0xFF):
-            data = bytearray(SMALL[codec])
+@EVERY
+def test_squashfs_every_byte_of_the_superblock_may_lie(is_every: bool) -> None:
+    """A codec's turn comes with each value; `make test-all` tries all with each."""
+    lies = itertools.product(range(layout.SUPERBLOCK_SIZE), (0x00, 0x7F, 0xFF))
+    for number, (position, value) in enumerate(lies):
+        for image in SMALL.values() if is_every else [SMALL[CODECS[number % 4]]]:
+            data = bytearray(image)
             data[position] = value
             expect_bounded(bytes(data))
 
 
-@pytest.mark.parametrize("codec", CODECS)
-def test_squashfs_flipped_bits_are_bounded(codec: str) -> None:
+@EVERY
+@each_row("codec", CODECS)
+def test_squashfs_flipped_bits_are_bounded(codec: str, is_every: bool) -> None:
     chance = random.Random(f"flip {codec}")
     image = SMALL[codec]
     used = layout.SUPERBLOCK.unpack_from(image)[12]
-    for number in range(200):
+    for number in range(1000 if is_every else 50):
         data = bytearray(image)
         for _ in range(1 + number % 3):
             data[chance.randrange(96, used)] ^= 1 << chance.randrange(8)
         expect_bounded(bytes(data), threads=1 + number % 2)
 
 
-def test_squashfs_random_words_in_the_tables_are_bounded() -> None:
+@EVERY
+def test_squashfs_random_words_in_the_tables_are_bounded(is_every: bool) -> None:
     chance = random.Random("words")
     used = HEAD[12]
-    for _ in range(400):
+    for _ in range(2000 if is_every else 150):
         data = bytearray(PLAIN)
         value = chance.choice([0, 1, 0xFFFFFFFF, 0x7FFFFFFF, 0x80000000, 0x8000, 0xFFFF, chance.getrandbits(32)])
         struct.pack_into("<I", data, chance.randrange(INODES, used - 4), value)
@@ -155,14 +162,18 @@ FIELDS: dict[str, tuple[int, str]] = {
 }
 
 
-@pytest.mark.parametrize("field", FIELDS)
-@pytest.mark.parametrize("value", [0, 1, 95, 4097, 0xFFFF, 0xFFFFFFFF, (1 << 63) - 1, (1 << 64) - 2, (1 << 64) - 1])
-def test_squashfs_forged_superblocks_are_bounded(field: str, value: int) -> None:
+VALUES = (0, 1, 95, 4097, 0xFFFF, 0xFFFFFFFF, (1 << 63) - 1, (1 << 64) - 2, (1 << 64) - 1)
+
+
+@EVERY
+@each_row("field", FIELDS)
+def test_squashfs_forged_superblocks_are_bounded(field: str, is_every: bool) -> None:
     offset, form = FIELDS[field]
-    for image in SMALL.values():
-        data = bytearray(image)
-        struct.pack_into(form, data, offset, value & ((1 << 8 * struct.calcsize(form)) - 1))
-        expect_bounded(bytes(data))
+    for number, value in enumerate(VALUES):
+        for image in SMALL.values() if is_every else [SMALL[CODECS[number % 4]]]:
+            data = bytearray(image)
+            struct.pack_into(form, data, offset, value & ((1 << 8 * struct.calcsize(form)) - 1))
+            expect_bounded(bytes(data))
 
 
 def forge(change: Callable[[bytearray], None]) -> bytes:
@@ -190,14 +201,14 @@ def rename(name: bytes, other: bytes) -> bytes:
     return forge(change)
 
 
-@pytest.mark.parametrize("name", [b"fo/der", b"../etc", b"folde\0"])
+@each_row("name", [b"fo/der", b"../etc", b"folde\0"])
 def test_squashfs_names_that_leave_the_folder_are_hostile(name: bytes) -> None:
     with pytest.raises(HostileImage, match="name") as caught:
         read_all(rename(b"folder", name))
     assert caught.value.context["table"] == "directory table"
 
 
-@pytest.mark.parametrize("name", [b".", b"..", b"/"])
+@each_row("name", [b".", b"..", b"/"])
 def test_squashfs_dots_are_hostile(name: bytes) -> None:
     def fill(sink: ContentSink) -> Node:
         root = Node(NodeKind.DIRECTORY)
@@ -252,7 +263,7 @@ def test_squashfs_entry_and_inode_of_different_type_are_corrupt() -> None:
         read_all(forge(change))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "offset", "form", "value", "error"),
     [
         (b"large", 28, "<I", 0xFFFFFFFF, CorruptImage),  # size, without a list of that length

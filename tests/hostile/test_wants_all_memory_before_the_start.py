@@ -11,6 +11,7 @@ import pytest
 
 from kedge.container.env_scripts import Entrypoint, NotPlain, Variables, resolve_oci_words, run_script
 from kedge.system.views import DirectoryView
+from tests.builders.rows import each_row
 
 LONG = "A=aaaaaaaaaaaaaaaa\n" + "A=$A$A\n" * 13  # the longest value that is allowed
 MANY = "$A" * 2000
@@ -25,7 +26,7 @@ def memory() -> Iterator[None]:
     assert peak < 32 << 20, f"{peak >> 20} MiB"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         f"B=x{MANY}",

@@ -12,6 +12,7 @@ from kedge.builds.step_values import BuildArguments
 from kedge.errors import InvalidRecipe
 from tests.builders.builds import SHELL, Workshop
 from tests.builders.matrices import each_cell
+from tests.builders.rows import each_row
 from tests.builders.strangers import make_base
 
 
@@ -55,7 +56,7 @@ def read_all(text: str) -> None:
         stage.plan({})
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@each_row("name", RECIPES)
 def test_values_of_a_dockerfile_are_bounded(name: str) -> None:
     with pytest.raises(InvalidRecipe, match=r"Recipe:\d+:\d+: .*put in more than") as raised:
         read_all(RECIPES[name])
@@ -64,7 +65,7 @@ def test_values_of_a_dockerfile_are_bounded(name: str) -> None:
     assert lint_values(RECIPES[name]) == [raised.value.message]
 
 
-@pytest.mark.parametrize("name", DEFINITIONS)
+@each_row("name", DEFINITIONS)
 def test_values_of_a_definition_file_are_bounded(name: str) -> None:
     with pytest.raises(InvalidRecipe, match=r"Recipe:\d+:\d+: the value of '\w+' is too long") as raised:
         read_all(DEFINITIONS[name])

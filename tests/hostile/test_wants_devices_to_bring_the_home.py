@@ -17,6 +17,7 @@ import pytest
 from kedge.container.devices.cdi import read_specifications
 from kedge.system.views import DirectoryView
 from tests.builders.containers import Runner, give_to
+from tests.builders.rows import each_row
 from tests.builders.strangers import KEY, KEY_FILE
 from tests.requirements import require_root
 
@@ -88,7 +89,7 @@ def test_nodes_are_devices(runner: Runner, image: str, home: Path, folder: Path)
         assert "is not a device: ignored" in attack(runner, image, folder)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "text"),
     [
         ("x.json", describe(env=["A=\0"])),
@@ -105,7 +106,7 @@ def test_texts_that_are_none(runner: Runner, image: str, folder: Path, name: str
     assert not Path("/tmp/PWNED").exists()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     ["a: [" + "x," * 200_000 + "]", "a: " + "[" * 200_000, "- " * 200_000, "a: 1\n" * 200_000, '"' * 400_000],
     ids=["flow", "depth", "dashes", "twice", "quotes"],

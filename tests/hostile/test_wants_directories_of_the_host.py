@@ -14,6 +14,7 @@ from kedge.errors import InvalidRecipe
 from tests.builders.builds import SHELL, Workshop
 from tests.builders.containers import give_to, make_sandbox
 from tests.builders.matrices import each_cell
+from tests.builders.rows import each_row
 from tests.builders.strangers import KEY, find_key, make_base, plant_key
 
 STEPS = (
@@ -58,8 +59,8 @@ def test_path_in_from_of_a_step(shop: Workshop, home: Path, step: str, way: str)
     assert ("--build-context NAME=" in said) == (way == "recipe")
 
 
-@pytest.mark.parametrize("name", LOCAL)
-@pytest.mark.parametrize("is_trigger", [False, True])
+@each_row("name", LOCAL)
+@each_row("is_trigger", [False, True])
 def test_only_images_of_registries_are_origins(name: str, is_trigger: bool) -> None:
     with pytest.raises(InvalidRecipe, match=r"Dockerfile:3:1: .* lies on this host"):
         settle_origin(CopyOrigin(image=name, is_trigger=is_trigger), {}, PLACE)
@@ -67,7 +68,7 @@ def test_only_images_of_registries_are_origins(name: str, is_trigger: bool) -> N
         assert isinstance(settle_origin(CopyOrigin(image=other), {}, PLACE), Base)
 
 
-@pytest.mark.parametrize("value", ["/data", "local:/data", "oci:/data", "oci-archive:/data.tar", "oci-layout:///data"])
+@each_row("value", ["/data", "local:/data", "oci:/data", "oci-archive:/data.tar", "oci-layout:///data"])
 def test_contexts_of_the_host_are_not_for_onbuild(value: str) -> None:
     contexts = {"data": value, "image": "docker-image://ubuntu"}
     assert settle_origin(CopyOrigin(name="data"), contexts, PLACE) is not None

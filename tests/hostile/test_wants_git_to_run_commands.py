@@ -21,6 +21,7 @@ from kedge.system.outside import Outside
 from tests.builders.builds import SHELL, Workshop
 from tests.builders.certificates import make_authority
 from tests.builders.containers import give_to
+from tests.builders.rows import each_row
 from tests.builders.strangers import make_base
 from tests.fakes.http_server import FakeServer, Recorded, Reply
 from tests.requirements import require_program
@@ -153,13 +154,13 @@ def test_options_of_git_in_onbuild_of_the_base(shop: Workshop, mark: Path, way: 
     refuse(shop, mark, *way)
 
 
-@pytest.mark.parametrize("text", ADDRESSES)
+@each_row("text", ADDRESSES)
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(InvalidRecipe, match=r"(?s)D:1:1: .* is not "):
         read_git_address(text, RecipePlace("D", 1))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "address"),
     [
         ("https://h/x.git", expect("https://h/x.git", "h")),

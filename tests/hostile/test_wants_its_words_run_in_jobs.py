@@ -28,6 +28,7 @@ from kedge.jobs.keywords import make_job
 from kedge.jobs.local.directives import read_directives
 from kedge.jobs.scripts.reader import read_script
 from tests.builders.matrices import EVERY
+from tests.builders.rows import each_row
 
 CANARY = "canary"  # a program that is never to run
 WORDS = (
@@ -175,7 +176,7 @@ def find_lines(field: JobField, site: Site, *, has_image: bool) -> tuple[str, ..
 
 
 @EVERY
-@pytest.mark.parametrize("field", TAKES_TEXT, ids=lambda field: field.name)
+@each_row("field", TAKES_TEXT, ids=lambda field: field.name)
 def test_a_word_stays_a_word(field: JobField, tmp_path: Path, is_every: bool) -> None:
     """At each site where the value stands in other lines than at those before; `make test-all` tries them all."""
     problems, scripts, seen = [], {}, set()
@@ -200,7 +201,7 @@ def test_a_word_stays_a_word(field: JobField, tmp_path: Path, is_every: bool) ->
     assert not problems, "\n".join(problems[:5])
 
 
-@pytest.mark.parametrize("name", ["slurm", "gridengine", "pbs", "local"])
+@each_row("name", ["slurm", "gridengine", "pbs", "local"])
 def test_arguments_and_values_arrive_as_they_were_written(name: str, tmp_path: Path) -> None:
     """All at once: no quoting of one changes another."""
     words = [word for word in WORDS if "\0" not in word]
@@ -216,9 +217,7 @@ def test_arguments_and_values_arrive_as_they_were_written(name: str, tmp_path: P
     assert told.read_bytes().decode(errors="surrogateescape").split("\0")[:-1] == [*words, *words]
 
 
-@pytest.mark.parametrize(
-    "variable", ["A;canary", "A=1 canary", "1A", "", "A B", "BASH_FUNC_x%%", "A\nB", "a[$(canary)]"]
-)
+@each_row("variable", ["A;canary", "A=1 canary", "1A", "", "A B", "BASH_FUNC_x%%", "A\nB", "a[$(canary)]"])
 def test_names_of_variables_are_names(variable: str) -> None:
     with pytest.raises(InvalidJob, match="is not a variable name"):
         make_job({"command": ["run"], "environment": {variable: "x"}})
@@ -242,7 +241,7 @@ def test_a_dependency_is_named_and_not_run(tmp_path: Path) -> None:
     assert "$(canary)`canary`;canary" in (tmp_path / "scripts/0.errors").read_text()
 
 
-@pytest.mark.parametrize("key", ["queue", "account", "reservation"])
+@each_row("key", ["queue", "account", "reservation"])
 def test_words_of_a_command_line_are_no_options(key: str) -> None:
     """idev takes them apart from its options."""
     site = replace(SITES["slurm"], interactive="idev")

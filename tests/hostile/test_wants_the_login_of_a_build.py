@@ -18,6 +18,7 @@ from kedge.image.workplace import Workplace
 from kedge.system.settings import Settings
 from tests.builders.builds import SHELL, Workshop
 from tests.builders.matrices import each_cell
+from tests.builders.rows import each_row
 from tests.builders.strangers import make_base
 from tests.fakes.http_server import FakeServer, Recorded, Reply
 
@@ -88,7 +89,7 @@ def test_login_is_for_the_first_base(shop: Workshop, stranger: FakeServer) -> No
     assert list_logins(stranger) == {SENT}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("recipe", "contexts", "output", "owners"),
     [
         ("FROM a.org/x\nFROM b.org/y\nCOPY --from=c.org/z / /", {}, BuildOutput(), {"a.org"}),
@@ -110,7 +111,7 @@ def test_who_owns_the_login(recipe: str, contexts: Mapping[str, str], output: Bu
     assert bound.login_registries == owners
 
 
-@pytest.mark.parametrize("is_typed", [True, False])
+@each_row("is_typed", [True, False])
 def test_login_without_a_registry_has_one_owner(is_typed: bool) -> None:
     typed = Credential(Login("me", Secret(PASSWORD)), "--docker-login") if is_typed else None
     environ = {} if is_typed else {"DOCKER_USERNAME": "me", "DOCKER_PASSWORD": PASSWORD}

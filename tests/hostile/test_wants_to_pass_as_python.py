@@ -13,6 +13,7 @@ from kedge.errors import ProgramFailed
 from kedge.image.host_programs.python_environment import ask_python
 from tests.builders.builds import Workshop
 from tests.builders.containers import give_to
+from tests.builders.rows import each_row
 from tests.builders.strangers import KEY, find_key, plant_key
 from tests.requirements import require_program
 
@@ -107,7 +108,7 @@ def test_python_of_the_system_is_packed(shop: Workshop) -> None:
     assert shop.exec("out.sif", "python3", "-c", "print(open('/answer').read())") == "42\n\n"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "answer",
     [b"", b"nothing", b"[]", b"{}", b"[" * 100_000, b"\xff", b'{"prefixes": 3}',
      b'{"prefixes": ["a"], "library": [], "dynload": [], "zip": [], "files": [], "missing": [], "editable": []}',
