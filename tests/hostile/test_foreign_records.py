@@ -266,17 +266,17 @@ def spoil(path: Path, canary: Path) -> None:
 
 @each_row("name", ["runner.py", "sums", "call", "arguments"])
 def test_call_that_was_changed_is_not_run(tmp_path: Path, name: str) -> None:
-    canary = tmp_path / "canary"
-    call = write_call(tmp_path / "call", divmod, [[((4, 3), {})]])
+    canary, folder = tmp_path / "canary", tmp_path / f"call-{name}"
+    call = write_call(folder, divmod, [[((4, 3), {})]])
     if name == "runner.py":
-        (tmp_path / "call" / name).write_text(f"open({str(canary)!r}, 'w')")
+        (folder / name).write_text(f"open({str(canary)!r}, 'w')")
     else:
-        spoil(tmp_path / "call" / name, canary)
+        spoil(folder / name, canary)
     done = subprocess.run([sys.executable, *call.words], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode != 0
     assert f"{name} is not what was submitted" in done.stderr
     assert not canary.exists()
-    assert not (tmp_path / "call/result").exists()
+    assert not (folder / "result").exists()
 
 
 def test_call_does_not_import_from_the_current_directory(tmp_path: Path) -> None:
@@ -289,7 +289,7 @@ def test_call_does_not_import_from_the_current_directory(tmp_path: Path) -> None
 
 @each_row("kind", ["bare", "sealed by another key", "of another task", "cut", "empty", "link"])
 def test_result_that_the_call_did_not_write_is_not_unpickled(tmp_path: Path, kind: str) -> None:
-    canary, folder = tmp_path / "canary", tmp_path / "call"
+    canary, folder = tmp_path / "canary", tmp_path / f"call {kind}"
     call = write_call(folder, divmod, [[((4, 3), {})], [((5, 3), {})]])
     subprocess.run([sys.executable, *call.words], check=True, env={"KEDGE_ARRAY_INDEX": "0"})
     good = (folder / "result.0").read_bytes()

@@ -173,7 +173,8 @@ def test_archive_member_cut_off_later_is_noticed(tmp_path: Path) -> None:
     ],
 )
 def test_layout_index_of_any_wrong_shape_gives_named_error(tmp_path: Path, index: str) -> None:
-    write_layout(tmp_path / "layout", [IMAGE])
+    if not (tmp_path / "layout").exists():
+        write_layout(tmp_path / "layout", [IMAGE])
     (tmp_path / "layout/index.json").write_text(index, errors="surrogatepass")
     with pytest.raises(KedgeError):
         OciLayout.open(tmp_path / "layout").image()

@@ -191,7 +191,7 @@ def test_any_bytes_end_in_rows_or_a_named_problem(tmp_path: Path) -> None:
 
 @each_row("kind", TABLE_KINDS, ids=lambda kind: kind.name)
 def test_damaged_shipped_table_is_an_error(tmp_path: Path, kind: TableKind, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "data"
+    folder = tmp_path / kind.name
     shutil.copytree(SHIPPED, folder)
     monkeypatch.setattr(tables_module, "SHIPPED", folder)
     lines = (folder / kind.file).read_text().splitlines()

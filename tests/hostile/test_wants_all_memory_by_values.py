@@ -11,7 +11,6 @@ from kedge.builds.read_recipe import read_recipe
 from kedge.builds.step_values import BuildArguments
 from kedge.errors import InvalidRecipe
 from tests.builders.builds import SHELL, Workshop
-from tests.builders.matrices import each_cell
 from tests.builders.rows import each_row
 from tests.builders.strangers import make_base
 
@@ -78,7 +77,7 @@ VERBS = (("recipe", "show"), ("recipe", "lint"), ("recipe", "convert"), ("build"
 
 
 # What each verb does with such a value; and each place of one, for the verb that goes furthest
-@each_cell("name,words", lambda name, words: name == "ARG" or words[0] == "build", NAMES, VERBS)
+@each_row("name,words", [*(("ARG", words) for words in VERBS), *((name, VERBS[-1]) for name in NAMES if name != "ARG")])
 def test_commands_end(shop: Workshop, name: str, words: tuple[str, ...]) -> None:
     """Those that look at what is in a variable refuse it; none fills the memory."""
     path = shop.write("Dockerfile", RECIPES[name])

@@ -139,15 +139,15 @@ def refuse(shop: Workshop, mark: Path, *words: str, env: dict[str, str] | None =
     return done.stderr
 
 
-@pytest.mark.parametrize("way", [(), ("--dry-run",)], ids=["build", "dry-run"])
-@pytest.mark.parametrize("attack", OPTIONS)
+@each_row("way", [(), ("--dry-run",)])
+@each_row("attack", OPTIONS)
 def test_options_of_git_in_a_recipe(shop: Workshop, mark: Path, attack: str, way: tuple[str, ...]) -> None:
     source = attack.format(mark=mark)
     shop.write("Dockerfile", f'{SHELL}ADD ["{source}", "/x"]\n')
     assert "Dockerfile:4:" in refuse(shop, mark, *way)
 
 
-@pytest.mark.parametrize("way", [(), ("--dry-run",)], ids=["build", "dry-run"])
+@each_row("way", [(), ("--dry-run",)])
 def test_options_of_git_in_onbuild_of_the_base(shop: Workshop, mark: Path, way: tuple[str, ...]) -> None:
     base = make_base(shop, f'ADD ["git@x#--upload-pack=id > {mark}; false", "/x"]')
     shop.write("Dockerfile", f"FROM {base}\nRUN true\n")
@@ -207,26 +207,26 @@ def test_repository_reaches_no_filter_hook_or_monitor_of_the_user(shop: Workshop
     assert not mark.exists()
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "ext::sh -c touch% MARK",
-        "-oProxyCommand=touch MARK",
-        "ssh://-oProxyCommand=touch/x",
-        "HOME",
-        "file://HOME",
-        "git@127.0.0.1:x",
-    ],
+SUBMODULES = (
+    *("ext::sh -c touch% MARK", "-oProxyCommand=touch MARK", "ssh://-oProxyCommand=touch/x"),
+    *("HOME", "file://HOME", "git@127.0.0.1:x"),
 )
-def test_submodules_are_no_commands_directories_or_logins(shop: Workshop, site: Site, mark: Path, url: str) -> None:
+
+
+@each_row("number,url", enumerate(SUBMODULES))
+def test_submodules_are_no_commands_directories_or_logins(
+    shop: Workshop, site: Site, mark: Path, number: int, url: str
+) -> None:
     address, folder = site.address, site.folder
-    publish(folder, "inner", file="1")
+    if not number:
+        publish(folder, "inner", file="1")
     home = shop.runner.home
     url = url.replace("MARK", str(mark)).replace("HOME", str(folder / "inner"))
-    publish(folder, "tool.git", **{".gitmodules": f'[submodule "inner"]\npath = inner\nurl = {url}\nupdate = none\n'})
+    text = f'[submodule "inner"]\npath = inner\nurl = {url}\nupdate = none\n'
+    publish(folder, f"tool{number}.git", **{".gitmodules": text})
     (home / ".gitconfig").write_text('[protocol "ext"]\nallow = always\n[protocol "file"]\nallow = always\n')
     give_to(shop.runner, home)
-    shop.write("Dockerfile", f"{SHELL}ADD {address}/tool.git /x\n")
+    shop.write("Dockerfile", f"{SHELL}ADD {address}/tool{number}.git /x\n")
     env = {"GIT_SSH_COMMAND": f"touch {mark};", "SSH_AUTH_SOCK": "/nowhere"}
     done = shop.start("out.sif", "Dockerfile", env=env)
     assert not mark.exists(), done.stderr
@@ -289,8 +289,9 @@ def test_token_of_the_command_line_goes_to_its_host_alone(shop: Workshop, tmp_pa
     assert {request.authorization for request in other.log} == {""}
 
 
-@pytest.mark.parametrize("address", ["git@127.0.0.1:x/y.git", "ssh://git@127.0.0.1/x/y.git#main"])
+@each_row("address", ["git@127.0.0.1:x/y.git", "ssh://git@127.0.0.1/x/y.git#main"])
 def test_ssh_keys_are_used_with_ssh_on_the_command_line_only(shop: Workshop, mark: Path, address: str) -> None:
+    mark.unlink(missing_ok=True)
     shop.write("Dockerfile", f"{SHELL}ADD {address} /x\n")
     env = {"GIT_SSH_COMMAND": f"touch {mark};", "SSH_AUTH_SOCK": "/nowhere"}
     assert "--ssh default" in refuse(shop, mark, env=env)

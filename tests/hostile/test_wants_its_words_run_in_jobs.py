@@ -194,7 +194,8 @@ def test_a_word_stays_a_word(field: JobField, tmp_path: Path, is_every: bool) ->
             problems += [f"{site.name} {site.runtime}: {word!r}: {wrong}"] if wrong else []
             scripts.update({written.script: (word, harmless.script)} if written.script else {})
     harmless_scripts = {plain for _, plain in scripts.values()}
-    ran = run_scripts([*{*scripts, *harmless_scripts}], tmp_path)
+    (tmp_path / field.name).mkdir()
+    ran = run_scripts([*{*scripts, *harmless_scripts}], tmp_path / field.name)
     for script, (word, plain) in scripts.items():
         if ran[script] != ran[plain] or CANARY in ran[script]:
             problems.append(f"{word!r}: bash ran {ran[script]}, not {ran[plain]}\n{script}")
@@ -209,7 +210,7 @@ def test_arguments_and_values_arrive_as_they_were_written(name: str, tmp_path: P
         {"command": ["run", *words], "environment": {f"NAME{number}": word for number, word in enumerate(words)}}
     )
     script = find_backend(SITES[name].scheduler).render(job, SITES[name], find_place(job))
-    told = tmp_path / "told"
+    told = tmp_path / f"told-{name}"
     values = " ".join(f'"$NAME{number}"' for number in range(len(words)))
     frame = f"cd() {{ :; }}; run() {{ printf '%s\\0' \"$@\" {values} >>{told}; }}\n"
     (tmp_path / "job.sh").write_bytes((frame + read_names(script)).encode(errors="surrogateescape"))
