@@ -23,7 +23,7 @@ from tests.hostile.attacks.conftest import Ground, Programs
 from tests.hostile.attacks.judging import list_reached
 from tests.hostile.attacks.scene import FLAG, Scene, put_into, read_reports
 
-JOINS = 5
+JOINS = 3
 # Without the caller's variables: those of the program may be read by those it shares a container with
 ENTER = ("exec", "--cleanenv")
 OUT = ("--no-mount", "tmp,home,cwd")
