@@ -10,7 +10,7 @@ import threading
 import time
 import tracemalloc
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -120,20 +120,19 @@ def test_catalog_redirects_end_and_leave_nothing_secret(tmp_path: Path) -> None:
 
 @contextmanager
 def endless(piece: bytes, pause: float = 0.0) -> Iterator[str]:
-    """A server that answers 200 and never comes to the end of its body."""
+    """A server that answers 200 and never comes to the end of its body; it speaks no TLS."""
     listener = socket.create_server(("127.0.0.1", 0))
     done = threading.Event()
 
     def serve() -> None:
-        try:
-            connection, _ = listener.accept()
-            with connection:
-                connection.recv(65536)
-                connection.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
-                while not done.wait(pause):
-                    connection.sendall(piece)
-        except OSError:
-            pass
+        with suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                with connection:
+                    if connection.recv(65536).startswith(b"GET"):
+                        connection.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
+                        while not done.wait(pause):
+                            connection.sendall(piece)
 
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
@@ -141,6 +140,7 @@ def endless(piece: bytes, pause: float = 0.0) -> Iterator[str]:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
         done.set()
+        listener.shutdown(socket.SHUT_RDWR)
         listener.close()
         thread.join(5)
 

@@ -20,13 +20,7 @@ from kedge.image.formats.sif.layout import DataType, HashType, pack_signature_ex
 from kedge.image.formats.sif.reader import SifReader
 from kedge.image.formats.sif.writer import SifBuilder
 from kedge.image.trust import dsse, keyserver
-from kedge.image.trust.crypto import (
-    load_certificates,
-    load_private_pem,
-    load_public_pem,
-    verify_ecdsa,
-    verify_ed25519,
-)
+from kedge.image.trust.crypto import load_certificates, load_private_pem, load_public_pem, verify_ecdsa, verify_ed25519
 from kedge.image.trust.digests import Digester, compute_metadata, parse_metadata
 from kedge.image.trust.keyring import find_in_blocks
 from kedge.image.trust.openpgp.armor import canonicalize_text, parse_cleartext, write_cleartext

@@ -158,19 +158,6 @@ def test_the_hosts_processes_cannot_be_entered(runner: Runner, image: str, canar
         assert other.poll() is None
 
 
-def test_file_system_servers_cannot_be_entered(packed: str, runner: Runner, canary: Path) -> None:
-    script = (
-        "for pid in $(ls /proc | grep '^[0-9]'); do "
-        f"cat /proc/$pid/root{canary}/secret; grep -l fuse /proc/$pid/cmdline; done; echo reached"
-    )
-    for flags in ((), ("--writable-tmpfs",), ("--contain",)):
-        words = ("exec", *OUT, *flags, "--root-from", "squashfuse", packed)
-        done = runner.run(*words, "sh", "-c", script, cwd="/")
-        assert "reached" in done.stdout, done.stderr
-        assert "cmdline" in done.stdout  # the server is seen,
-        assert SECRET not in done.stdout  # but not what it sees
-
-
 @AS_BOTH
 def test_root_inside_is_kept_in_by_a_process_id_namespace(packed: str, runner: Runner, canary: Path) -> None:
     script = f"for pid in $(ls /proc | grep '^[0-9]'); do cat /proc/$pid/root{canary}/secret; done; echo reached"

@@ -26,15 +26,7 @@ def memory() -> Iterator[None]:
     assert peak < 32 << 20, f"{peak >> 20} MiB"
 
 
-@each_row(
-    "text",
-    [
-        f"B=x{MANY}",
-        f'B="{MANY}"',
-        f"export B=${{C:-{MANY}}}",
-        f'if [ -n "{MANY}" ]; then\nfi',
-    ],
-)
+@each_row("text", [f"B=x{MANY}", f'B="{MANY}"', f"export B=${{C:-{MANY}}}", f'if [ -n "{MANY}" ]; then\nfi'])
 def test_values_in_values_do_not_fill_the_memory(memory: None, text: str) -> None:
     with pytest.raises(NotPlain):
         run_script(f"{LONG}{text}\n", Variables(), None)

@@ -101,14 +101,6 @@ def test_python_that_lists_the_home_gives_nothing_of_it(shop: Workshop, mark: Pa
     assert not (shop.context / "out").exists() or find_key(shop.context / "out") == []
 
 
-def test_python_of_the_system_is_packed(shop: Workshop) -> None:
-    shop.write(
-        "x.def", "Bootstrap: host\nFrom: python3,sh\n%post\npython3 -c 'import json, ssl; print(7 * 6)' > /answer\n"
-    )
-    shop.build("out.sif", "x.def", env={"PATH": "/usr/bin:/bin"})
-    assert shop.exec("out.sif", "python3", "-c", "print(open('/answer').read())") == "42\n\n"
-
-
 @each_row(
     "answer",
     [b"", b"nothing", b"[]", b"{}", b"[" * 100_000, b"\xff", b'{"prefixes": 3}',

@@ -99,8 +99,7 @@ def test_fuse2fs(runner: Runner, image: str, place: Path, port: int, way: tuple[
         runner.read("overlay", "create", str(overlay))
     write_look(runner, place / "fuse2fs", overlay, port)
     done = runner.run(
-        *("exec", "--overlay", str(overlay), *way, image, "true"),
-        env={"PATH": f"{place}:/usr/bin:/bin", "SECRET": "x"},
+        *("exec", "--overlay", str(overlay), *way, image, "true"), env={"PATH": f"{place}:/usr/bin:/bin", "SECRET": "x"}
     )
     assert done.returncode != 0
     check(done.stderr)

@@ -76,12 +76,7 @@ def read_for_copy(tree: Path) -> bytes:
     return names + join_all(root, CopiedContent())
 
 
-READINGS = {
-    "convert": read_for_convert,
-    "commit": read_for_commit,
-    "step": read_for_step,
-    "copy": read_for_copy,
-}
+READINGS = {"convert": read_for_convert, "commit": read_for_commit, "step": read_for_step, "copy": read_for_copy}
 
 
 def join_all(root: Node, source: ContentSource) -> bytes:
