@@ -61,10 +61,12 @@ def attack(runner: Runner, image: str, folder: Path) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("whose", ["file", "directory", "everybody's file", "everybody's directory"])
+@each_row("whose", ["file", "directory", "everybody's file", "everybody's directory"])
 def test_specification_of_a_stranger(runner: Runner, image: str, home: Path, folder: Path, whose: str) -> None:
     require_root()
+    folder.chmod(0o755)
     file = folder / "thing.json"
+    file.unlink(missing_ok=True)
     file.write_text(describe(mounts=[mount(home)], env=["EVIL=1"]))
     give_to(runner, folder)
     place = folder if whose.endswith("directory") else file
