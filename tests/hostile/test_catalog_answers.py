@@ -5,12 +5,10 @@ from __future__ import annotations
 
 import itertools
 import json
-import socket
-import threading
 import time
 import tracemalloc
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -25,19 +23,7 @@ from tests.fakes.http_server import FakeServer, Recorded, Reply
 
 CATALOGS = [NgcCatalog, HubCatalog]
 ODD: list[object] = [
-    None,
-    5,
-    -1,
-    1.5,
-    True,
-    "text",
-    [],
-    {},
-    [[]],
-    [None],
-    {"a": []},
-    1 << 80,
-    "\x1b]0;title\x07",
+    *(None, 5, -1, 1.5, True, "text", [], {}, [[]], [None], {"a": []}, 1 << 80, "\x1b]0;title\x07"),
     "a" * 100_000,
 ]
 
@@ -87,20 +73,21 @@ def test_catalog_names_that_cannot_be_pulled_are_left_out(tmp_path: Path, name: 
 
 def test_catalog_answer_of_a_gigabyte_is_not_read(tmp_path: Path) -> None:
     huge = Reply(200, b"{}", {"Content-Length": str(1 << 30)})
-    tracemalloc.start()
     with FakeServer(lambda _request: huge) as server, pytest.raises(RegistryProtocolError, match="is longer than"):
         search(NgcCatalog, server, tmp_path)
-    with endless(b" " * 65536) as address, pytest.raises(RegistryProtocolError, match="is longer than"):
-        NgcCatalog(make_access(tmp_path).transport, address).search("x", 5)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+    with endless() as address:
+        tracemalloc.start()
+        with pytest.raises(RegistryProtocolError, match="is longer than"):
+            NgcCatalog(make_access(tmp_path).transport, address).search("x", 5)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
     assert peak < 4 * catalog.LARGEST_ANSWER
 
 
 def test_catalog_answer_that_trickles_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog, "SECONDS", 1.0)
     begin = time.monotonic()
-    with endless(b" ", pause=0.05) as address, pytest.raises(NetworkFailed, match="too slowly"):
+    with endless(pause=0.05) as address, pytest.raises(NetworkFailed, match="too slowly"):
         NgcCatalog(make_access(tmp_path).transport, address).search("x", 5)
     assert time.monotonic() - begin < 60
 
@@ -119,30 +106,12 @@ def test_catalog_redirects_end_and_leave_nothing_secret(tmp_path: Path) -> None:
 
 
 @contextmanager
-def endless(piece: bytes, pause: float = 0.0) -> Iterator[str]:
-    """A server that answers 200 and never comes to the end of its body; it speaks no TLS."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    done = threading.Event()
-
-    def serve() -> None:
-        with suppress(OSError):
-            while True:
-                connection, _ = listener.accept()
-                with connection:
-                    if connection.recv(65536).startswith(b"GET"):
-                        connection.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
-                        while not done.wait(pause):
-                            connection.sendall(piece)
-
-    thread = threading.Thread(target=serve, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    finally:
-        done.set()
-        listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
-        thread.join(5)
+def endless(pause: float = 0.0) -> Iterator[str]:
+    """A server that answers 200 and does not come to the end of its body, for nobody waits or has room so long."""
+    body = Reply(200, bytes(8 * catalog.LARGEST_ANSWER))
+    with FakeServer(lambda _request: body) as server:
+        server.fail("", times=99, unframed=True, trickle=pause)
+        yield server.url
 
 
 # Lists of tags

@@ -176,7 +176,7 @@ def test_explain_index_of_nonsense_is_a_named_error(
 def test_explain_body_that_trickles_without_end_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kedge.image.registry.client._SMALL_SECONDS", 0.5)
     began = time.monotonic()
-    with endless(b" ", pause=0.05) as address, pytest.raises(NetworkFailed):
+    with endless(pause=0.05) as address, pytest.raises(NetworkFailed):
         explain(Reference.parse(f"docker://{address[7:]}/{NAME}:1"), workplace(tmp_path), tables=TABLES)
     assert time.monotonic() - began < 60
 

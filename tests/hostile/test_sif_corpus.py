@@ -142,14 +142,6 @@ def test_sif_file_that_shrinks_while_it_is_read() -> None:
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.binary(max_size=400), st.integers(0, 127))
-def test_sif_random_bytes_over_a_header(noise: bytes, start: int) -> None:
-    data = bytearray(build_sif([(DataType.GENERIC, b"x" * 50, b"")]))
-    data[start : start + len(noise)] = noise
-    assert read_everything(bytes(data)) in OUTCOMES
-
-
-@settings(max_examples=150, deadline=None)
 @given(st.binary(min_size=DESCRIPTOR.size, max_size=DESCRIPTOR.size))
 def test_sif_random_descriptor(noise: bytes) -> None:
     data = bytearray(build_sif([(DataType.GENERIC, b"x" * 50, b"")]))

@@ -7,7 +7,6 @@ Needs nothing but Python. The corpus is generated: cuts, flipped bits, forged fi
 from __future__ import annotations
 
 import io
-import itertools
 import random
 import resource
 import struct
@@ -109,17 +108,6 @@ def test_squashfs_a_cut_in_a_larger_image_is_named(codec: str) -> None:
 
 
 @EVERY
-def test_squashfs_every_byte_of_the_superblock_may_lie(is_every: bool) -> None:
-    """A codec's turn comes with each value; `make test-all` tries all with each."""
-    lies = itertools.product(range(layout.SUPERBLOCK_SIZE), (0x00, 0x7F, 0xFF))
-    for number, (position, value) in enumerate(lies):
-        for image in SMALL.values() if is_every else [SMALL[CODECS[number % 4]]]:
-            data = bytearray(image)
-            data[position] = value
-            expect_bounded(bytes(data))
-
-
-@EVERY
 @each_row("codec", CODECS)
 def test_squashfs_flipped_bits_are_bounded(codec: str, is_every: bool) -> None:
     chance = random.Random(f"flip {codec}")
@@ -143,32 +131,17 @@ def test_squashfs_random_words_in_the_tables_are_bounded(is_every: bool) -> None
         expect_bounded(bytes(data))
 
 
-FIELDS: dict[str, tuple[int, str]] = {
-    "inodes": (4, "<I"),
-    "block_size": (12, "<I"),
-    "fragments": (16, "<I"),
-    "compressor": (20, "<H"),
-    "block_log": (22, "<H"),
-    "flags": (24, "<H"),
-    "ids": (26, "<H"),
-    "major": (28, "<H"),
-    "root": (32, "<Q"),
-    "used": (40, "<Q"),
-    "id_table": (48, "<Q"),
-    "xattr_table": (56, "<Q"),
-    "inode_table": (64, "<Q"),
-    "directory_table": (72, "<Q"),
-    "fragment_table": (80, "<Q"),
-}
-
-
+# Numbers of inodes and ids, sizes, flags, the version, and where the tables begin
+FIELDS = (
+    *((4, "<I"), (12, "<I"), (16, "<I"), (20, "<H"), (22, "<H"), (24, "<H"), (26, "<H"), (28, "<H"), (32, "<Q")),
+    *((offset, "<Q") for offset in range(40, 88, 8)),
+)
 VALUES = (0, 1, 95, 4097, 0xFFFF, 0xFFFFFFFF, (1 << 63) - 1, (1 << 64) - 2, (1 << 64) - 1)
 
 
 @EVERY
-@each_row("field", FIELDS)
-def test_squashfs_forged_superblocks_are_bounded(field: str, is_every: bool) -> None:
-    offset, form = FIELDS[field]
+@each_row("offset,form", FIELDS)
+def test_squashfs_forged_superblocks_are_bounded(offset: int, form: str, is_every: bool) -> None:
     for number, value in enumerate(VALUES):
         for image in SMALL.values() if is_every else [SMALL[CODECS[number % 4]]]:
             data = bytearray(image)

@@ -4,13 +4,11 @@
 from __future__ import annotations
 
 import functools
-import http.server
 import os
 import subprocess
-import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -56,44 +54,30 @@ def expect(url: str, host: str, revision: str = "", directory: str = "", *, uses
     return GitAddress(Outside(url), host, Outside(revision), directory, uses_ssh)
 
 
-@dataclass(slots=True)
-class Site:
-    """A web server, and what it was asked."""
+class Site(NamedTuple):
+    """A web server over a directory; `closed/` wants a login."""
 
-    address: str
+    server: FakeServer
     folder: Path
-    asked: list[str] = field(default_factory=list)
-    logins: list[str] = field(default_factory=list)
+
+    @property
+    def address(self) -> str:
+        return self.server.url
 
 
 @pytest.fixture(name="site")
 def serve_site(tmp_path: Path) -> Iterator[Site]:
-    """A web server over a directory, which keeps the headers of what it was asked; `closed/` wants a login."""
-
-    class Handler(http.server.SimpleHTTPRequestHandler):
-        def do_GET(self) -> None:
-            if self.path.startswith("/closed") and "Authorization" not in self.headers:
-                self.send_response(401)
-                self.send_header("WWW-Authenticate", 'Basic realm="x"')
-                self.end_headers()
-                return
-            if self.path.startswith("/closed"):
-                site.logins.append(self.headers["Authorization"])
-            super().do_GET()
-
-        def log_message(self, format: str, *args: object) -> None:
-            del format
-            site.asked.append(str(args[0]))
-
     folder = tmp_path / "site"
     folder.mkdir()
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(folder))) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        site = Site(f"http://127.0.0.1:{server.server_port}", folder)
-        yield site
-        server.shutdown()
-        thread.join()
+    with FakeServer(functools.partial(answer, folder, "/closed")) as server:
+        yield Site(server, folder)
+
+
+def answer(folder: Path, closed: str, request: Recorded) -> Reply:
+    if request.path.startswith(closed) and not request.authorization:
+        return Reply(401, headers={"WWW-Authenticate": 'Basic realm="x"'})
+    path = folder / request.path.lstrip("/")
+    return Reply(200, path.read_bytes()) if path.is_file() else Reply(404)
 
 
 def publish(folder: Path, name: str, **files: str) -> None:
@@ -181,11 +165,11 @@ def test_dry_run_fetches_nothing(shop: Workshop, site: Site) -> None:
     publish(folder, "tool.git", file="1")
     shop.write("Dockerfile", f"{SHELL}ADD {address}/tool.git /x\nADD {address}/tool.git/HEAD /y\nRUN true\n")
     shop.build("out.sif", "Dockerfile")
-    site.asked.clear()
+    site.server.log.clear()
     done = shop.start("--dry-run", "out.sif", "Dockerfile")
     assert done.returncode == 0, done.stderr
     assert "ADD" in done.stdout
-    assert site.asked == []
+    assert site.server.log == []
 
 
 def test_repository_reaches_no_filter_hook_or_monitor_of_the_user(shop: Workshop, site: Site, mark: Path) -> None:
@@ -259,7 +243,7 @@ def test_logins_of_the_user_are_not_asked_for(shop: Workshop, site: Site, mark: 
     assert done.returncode == 42, done.stderr
     assert "--secret id=GIT_AUTH_TOKEN.127.0.0.1:" in done.stderr
     assert not mark.exists()
-    assert site.logins == []
+    assert {request.authorization for request in site.server.log} == {""}
 
 
 def test_token_of_the_command_line_goes_to_its_host_alone(shop: Workshop, tmp_path: Path) -> None:
@@ -269,15 +253,9 @@ def test_token_of_the_command_line_goes_to_its_host_alone(shop: Workshop, tmp_pa
     authority = make_authority(tmp_path / "authority")
     pair = authority.issue("127.0.0.1")
     trusted = shop.write("ca.crt", authority.certificate.read_text())
-
-    def answer(request: Recorded) -> Reply:
-        if not request.authorization:
-            return Reply(401, headers={"WWW-Authenticate": 'Basic realm="x"'})
-        path = site / request.path.lstrip("/")
-        return Reply(200, path.read_bytes()) if path.is_file() else Reply(404)
-
+    asked = functools.partial(answer, site, "/")
     env = {"GIT_SSL_CAINFO": str(trusted), "TOKEN": "token-of-one-host"}
-    with FakeServer(answer, tls=pair) as own, FakeServer(answer, tls=pair) as other:
+    with FakeServer(asked, tls=pair) as own, FakeServer(asked, tls=pair) as other:
         secret = ("--secret", f"id=GIT_AUTH_TOKEN.{own.host},env=TOKEN")
         shop.write("Dockerfile", f"{SHELL}ADD {own.url}/tool.git /x\n")
         shop.build(*secret, "out.sif", "Dockerfile", env=env)

@@ -12,12 +12,11 @@ import pytest
 
 from tests.builders.matrices import EVERY
 from tests.builders.old_kernels import play_refusals
-from tests.builders.own_etc import Account, make_etc
 from tests.hostile.attacks.attack import WAYS
-from tests.hostile.attacks.conftest import Ground
+from tests.hostile.attacks.conftest import Ground, give_subordinate_ids
 from tests.hostile.attacks.judging import list_missed, list_reached
 from tests.hostile.attacks.scene import FLAG, Measured
-from tests.requirements import require_program, require_root
+from tests.requirements import require_program
 
 # How the root is made: the image's form, the flags, what the kernel is played to refuse, and what --verbose says of it
 BUILDS: dict[str, tuple[str, tuple[str, ...], str, str]] = {
@@ -69,13 +68,7 @@ def test_what_is_reached_is_what_is_open_by_design(
 
 @pytest.mark.parametrize("way", [way for way in WAYS if "--fakeroot" in way])
 def test_the_same_holds_with_subordinate_ids(ground: Ground, baseline: Measured, tmp_path: Path, way: str) -> None:
-    require_root()
-    require_program("newuidmap")
-    scene = ground.scene
-    ids = dict.fromkeys(("subuid", "subgid"), "attacked:2000000:65536\n")
-    etc = make_etc(tmp_path / "etc", [Account("attacked", scene.uid, scene.home)], **ids)
-    prefix = (require_program("unshare"), "--mount", "sh", "-ec", f'mount --bind {etc} /etc; exec "$@"', "sh")
-    measured = attack(ground, way, "overlay", prefix=prefix)
+    measured = attack(ground, way, "overlay", prefix=give_subordinate_ids(ground.scene, tmp_path))
     assert measured.is_whole, measured.errors
     assert "subordinate ids" in measured.errors
     wrong = [*list_reached({"overlay": measured}, way), *list_missed({"overlay": measured}, way, baseline)]
