@@ -196,11 +196,11 @@ def attack(folder: Path, kind: str, victim: int) -> None:
 
 @each_row("kind", ["link", "file", "strange", "open"])
 def test_a_node_folder_that_others_made_is_not_used(stranger: Runner, kind: str) -> None:
-    image = str(make_sandbox(stranger.folder / "image"))
+    image = str(make_sandbox(stranger.folder / kind))
     packed = stranger.folder / "image.sqsh"
     packed.write_bytes(write_image())
     packed.chmod(0o644)
-    node = stranger.folder / "attacked"
+    node = stranger.folder / f"attacked-{kind}"
     attack(node, kind, stranger.uid)
     environment = {"KEDGE_NODEDIR": str(node)}
     done = stranger.run("unpack", str(packed), env=environment)
@@ -212,9 +212,10 @@ def test_a_node_folder_that_others_made_is_not_used(stranger: Runner, kind: str)
     assert node.is_file() or list(node.iterdir()) == []
 
 
-def test_the_usual_node_folder_is_not_used_when_somebody_else_made_it(stranger: Runner, tmp_path: Path) -> None:
+def test_the_usual_node_folder_is_not_used_when_somebody_else_made_it(stranger: Runner) -> None:
     uid = 1_509_001
-    victim = make_runner(tmp_path, uid)
+    (stranger.folder / "victim").mkdir()
+    victim = make_runner(stranger.folder / "victim", uid)
     folders = [Path(f"/var/tmp/kedge-{uid}"), Path(f"/dev/shm/kedge-{uid}"), Path(f"/tmp/kedge-{uid}")]
     image = str(make_sandbox(stranger.folder / "image"))
     try:
