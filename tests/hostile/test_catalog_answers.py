@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.errors import KedgeError, NetworkFailed, RegistryProtocolError
+from kedge.errors import NetworkFailed, RegistryProtocolError
 from kedge.image.registry import catalog
 from kedge.image.registry.catalog import HubCatalog, NgcCatalog
 from kedge.image.registry.client import RegistryClient, TagLimits
@@ -189,10 +189,3 @@ def test_tags_that_are_none_are_left_out() -> None:
     odd = ["ok", 5, None, "a b", "\x1b[2J", "../x", "", "x" * 200, ["y"], "ok"]
     with paged(lambda _n: (odd, "")) as (client, _server):
         assert list(client.list_tags("a/b")) == ["ok"]
-
-
-def test_redirect_loop_of_tags_is_a_named_error(tmp_path: Path) -> None:
-    with FakeServer(lambda request: Reply(307, headers={"Location": request.path})) as server:
-        with pytest.raises(KedgeError):
-            list(RegistryClient(server.host, make_access(tmp_path)).list_tags("a/b"))
-        assert len(server.log) < 40

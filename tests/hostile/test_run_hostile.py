@@ -401,12 +401,6 @@ def test_config_of_an_image_is_refused_or_harmless(runner: Runner, canary: Canar
         canary.check(runner.run("run", *OUT, image, "/bin/true", cwd="/"), about=config)
 
 
-def test_layers_that_lead_out_are_refused(runner: Runner, canary: Canary) -> None:
-    for name, target in (("out", str(canary.path)), ("out", "../../../../../../../.." + str(canary.path))):
-        image = oci(runner, {}, Entry(name, target=target), Entry(f"{name}/secret", b"overwritten"))
-        canary.check(runner.run("exec", *OUT, image, "cat", "/out/secret", cwd="/"), about=target)
-
-
 SWAP = read_program("swap_link_and_directory")
 
 

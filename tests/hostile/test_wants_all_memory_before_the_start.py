@@ -47,9 +47,3 @@ def test_scripts_that_source_each_other_come_to_an_end(tmp_path: Path) -> None:
     (folder / "8.sh").write_text("A=1\n")
     with pytest.raises(NotPlain):
         run_script(". /.singularity.d/1.sh\n", Variables(), DirectoryView(str(tmp_path)))
-
-
-def test_usual_scripts_are_read(tmp_path: Path) -> None:
-    variables = Variables()
-    run_script("".join(f"export PATH=/opt/{number}/bin:$PATH\n" for number in range(200)), variables, None)
-    assert variables.exports()["PATH"].startswith("/opt/199/bin:/opt/198/bin:")

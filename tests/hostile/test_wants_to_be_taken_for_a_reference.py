@@ -172,8 +172,3 @@ def test_a_path_that_says_so_is_a_file(runner: Runner, project: Path) -> None:
     (project / "pytorch:21.06-py3").symlink_to(project / "foo:/a/b")
     assert TOLD in runner.read("exec", "pytorch:21.06-py3", "probe", cwd=project)
     assert TOLD in runner.read("inspect", "pytorch:21.06-py3", cwd=project)
-
-
-def test_an_unknown_scheme_is_named(runner: Runner, project: Path) -> None:
-    done = runner.run("exec", "foo://a/b", "probe", cwd=project)
-    assert (done.returncode, "unknown scheme 'foo://'" in done.stderr) == (255, True)
