@@ -485,6 +485,14 @@ def test_key_is_copied_if_the_user_says_so(ground: Ground) -> None:
     assert done.returncode == 30, done.stderr
 
 
+def test_files_that_a_script_on_the_host_makes(ground: Ground) -> None:
+    recipe = ground.define("%setup\nmkdir -p made && echo 1 > made/file\n%files\nmade /x\n")
+    done = ground.build(recipe, "--setup-on-host")
+    assert done.returncode == 0, done.stderr
+    assert (ground.project / "out/x/file").read_text() == "1\n"
+    assert "%setup runs on this host with all that you may do (--setup-on-host)" in done.stderr
+
+
 def test_key_in_the_recipes_words_is_no_recipe(ground: Ground) -> None:
     reach = HostReach(Silent(), PrivatePlaces({"HOME": str(ground.home)}), str(ground.project))
     with pytest.raises(InvalidRecipe, match="holds secrets"):
