@@ -44,7 +44,7 @@ VERBS = (
 def victim() -> Iterator[Runner]:
     require_root()
     with tempfile.TemporaryDirectory(prefix="kedge-victim-", ignore_cleanup_errors=True) as folder:
-        runner = make_runner(Path(folder), USER)
+        runner = make_runner(Path(folder), USER, is_warm=True)
         secret = runner.home / "secret"
         secret.write_text(SECRET)
         secret.chmod(0o600)

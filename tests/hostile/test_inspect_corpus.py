@@ -57,7 +57,7 @@ def test_inspect_bad_documents_without_files_are_named(tmp_path: Path, raw: byte
     assert inspect_outcome(path) in ("corrupt-image", "unsupported-format")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.dictionaries(st.sampled_from(PARTS), JSON, max_size=4))
 def test_inspect_metadata_of_any_shape(attributes: dict[str, object]) -> None:
     raw = json.dumps({"data": {"attributes": attributes}, "type": "container"}).encode()

@@ -257,13 +257,13 @@ def test_attacks_leave_nothing_in_an_overlay_or_a_plain_directory(tmp_path: Path
     assert (names_in(tmp_path), names_in(tmp_path / "inner"), names_in(root)) == (["inner"], ["root"], ["below"])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.binary(max_size=3000))
 def test_random_bytes_give_an_error_or_an_empty_tree(data: bytes) -> None:
     assert judge(data) in ("corrupt-image", "hostile-image", "unsupported-format", "accepted")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_random_damage_gives_an_error_or_a_tree(data: st.DataObject) -> None:
     tar = bytearray(layer(*(KINDS[kind]() for kind in data.draw(st.lists(st.sampled_from(list(KINDS)), min_size=1)))))

@@ -26,7 +26,7 @@ HONEST, POISON = b"these are the honest bytes", b"these are the poison bytes"
 
 @pytest.fixture
 def runner(request: pytest.FixtureRequest) -> Iterator[Runner]:
-    yield from each_role(getattr(request, "param", "user"))
+    yield from each_role(getattr(request, "param", "user"), is_warm=True)
 
 
 @pytest.fixture
