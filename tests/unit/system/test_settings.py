@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kedge.errors import InvalidSetting
@@ -204,6 +204,7 @@ def test_settings_sizes(text: str, size: int | None) -> None:
     assert parse_value(SETTINGS["cache_limit"], text, SettingSource("flag", "--cache-limit"), {}) == size
 
 
+@settings(deadline=None)
 @given(
     st.sampled_from(sorted(SETTINGS)),
     st.one_of(st.text(), st.integers(), st.booleans(), st.floats(), st.lists(st.text())),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import subprocess
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kedge.image.formats.singularityd.derive_config import derive_section, read_oci_words
@@ -19,11 +19,13 @@ OCI_FILE = "/.singularity.d/env/10-docker2singularity.sh"
 CUSTOM_FILE = "/.singularity.d/env/90-environment.sh"
 
 
+@settings(deadline=None)
 @given(st.lists(TEXT, max_size=4), st.lists(TEXT, min_size=1, max_size=4))
 def test_derive_entrypoint_and_command_come_back(entrypoint: list[str], command: list[str]) -> None:
     assert read_oci_words(render_runscript(entrypoint, command).rstrip("\n")) == (entrypoint, command)
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True), TEXT, max_size=5))
 def test_derive_environment_comes_back(values: dict[str, str]) -> None:
     entries = [f"{name}={value}" for name, value in values.items()]

@@ -116,7 +116,7 @@ def test_files_in_runs_are_counted() -> None:
 HEADER = build.file("d/x", b"content", mtime=77)
 
 
-@settings(max_examples=400)
+@settings(max_examples=400, deadline=None)
 @given(
     st.dictionaries(
         st.integers(0, 511),
@@ -134,6 +134,7 @@ def test_changed_headers_mean_the_same_to_both_readers(changes: dict[int, int], 
     read_both(build.layer(build.folder("d"), *files("d", 3), header + HEADER[512:], *files("d", 3)))
 
 
+@settings(deadline=None)
 @given(st.binary(min_size=8, max_size=8), st.binary(min_size=12, max_size=12), st.integers(0, 2))
 def test_odd_numbers_mean_the_same_to_both_readers(short: bytes, long: bytes, place: int) -> None:
     fields = {0: {124: long}, 1: {136: long}, 2: {108: short}}[place]

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kedge.image.registry.auth import Challenge, append_query, parse_challenges
@@ -46,11 +46,13 @@ def test_challenge_has_schemes_and_parameters(headers: list[str], expected: list
     assert found == expected
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(max_size=300), max_size=4))
 def test_challenge_parse_survives_any_text(headers: list[str]) -> None:
     assert all(isinstance(each, Challenge) for each in parse_challenges(headers))
 
 
+@settings(deadline=None)
 @given(st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=100))
 def test_challenge_parse_keeps_any_quoted_string(value: str) -> None:
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')

@@ -56,7 +56,7 @@ def test_cleartext_escapes_dashes_and_drops_trailing_blanks() -> None:
 
 
 @given(st.text(alphabet="-ab \t\r\n", max_size=60))
-@settings(max_examples=100)
+@settings(max_examples=100, deadline=None)
 def test_cleartext_round_trip_signs_the_canonical_form(text: str) -> None:
     raw = text.encode()
     for ending in (b"\n", b"\r\n"):
@@ -94,7 +94,7 @@ def test_cleartext_refuses(message: bytes, reason: str) -> None:
 
 
 @given(st.integers(min_value=0, max_value=1 << 4096))
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 def test_packets_integer_round_trip(value: int) -> None:
     reader = ByteReader(write_integer(value), "x")
     assert (reader.take_integer(), reader.left) == (value, 0)
