@@ -15,7 +15,7 @@ import pytest
 from kedge.base.manifest import parse_config
 from kedge.base.platform import Platform
 from kedge.base.tree import Node, NodeKind, find
-from kedge.errors import CorruptImage, FileProblem
+from kedge.errors import CorruptImage, FileProblem, KedgeError, UnsupportedFormat
 from kedge.image.formats.sif.layout import DataType
 from kedge.image.formats.sif.writer import SifBuilder
 from kedge.image.formats.singularityd.decorate_tree import decorate, describe
@@ -214,6 +214,34 @@ def test_inspect_folder_that_cannot_be_read_is_an_error(sandbox: Path, monkeypat
 
 
 # ---- other files
+
+
+@each_row(
+    ("data", "match"),
+    [
+        (b"", "an empty file"),
+        (b"<html>sign in", "web page"),
+        (b"\x1f\x8b\x08" + bytes(50), "gzip"),
+        (bytes(1080) + b"\x53\xef" + bytes(1000), "ext3"),
+        (b"hsqs" + bytes(92), None),
+        (b"hsqs", None),
+    ],
+)
+def test_inspect_says_what_a_file_is(tmp_path: Path, data: bytes, match: str | None) -> None:
+    path = tmp_path / "image.sif"
+    path.write_bytes(data)
+    with pytest.raises(KedgeError, match=match):
+        inspect_path(path)
+
+
+def test_inspect_oci_sif_and_encrypted_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "oci.sif"
+    with path.open("w+b") as file:
+        builder = SifBuilder(file, architecture="amd64", created=0)
+        builder.add_object(DataType.OCI_ROOT_INDEX, b"{}")
+        builder.finish()
+    with pytest.raises(UnsupportedFormat, match="OCI-SIF"):
+        inspect_path(path)
 
 
 # ---- what is shown

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.system.views import DirectoryView, follow_links
+from kedge.system.views import DirectoryView, TableView, follow_links
 
 
 def make_tree(folder: Path) -> Path:
@@ -70,6 +70,24 @@ def test_view_loop_is_an_error_not_an_endless_search(tmp_path: Path) -> None:
 def test_view_reads_no_more_than_asked(tmp_path: Path) -> None:
     view = DirectoryView(str(make_tree(tmp_path)))
     assert view.read("/etc/passwd", 3) == b"ins"
+
+
+def test_table_view_agrees_with_a_folder(tmp_path: Path) -> None:
+    folder = DirectoryView(str(make_tree(tmp_path)))
+    table = TableView(
+        {
+            "/etc/passwd": b"inside\n",
+            "/usr/bin/sh": b"#!x\n",
+            "/var": None,
+            "/bin": "-> usr/bin",
+            "/absolute": "-> /etc/passwd",
+            "/var/run": "-> /run",
+        }
+    )
+    for path in ("/etc/passwd", "/bin/sh", "/absolute", "/var/run/lock", "/nothing", "/usr"):
+        assert table.kind(path) == folder.kind(path)
+        assert table.resolve(path) == folder.resolve(path)
+        assert table.read(path) == folder.read(path)
 
 
 def test_strict_view_tells_what_is_closed_from_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

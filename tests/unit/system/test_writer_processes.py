@@ -97,6 +97,17 @@ def test_a_file_that_does_not_fit_is_an_error_before_the_end(folder: int) -> Non
     assert caught.value.errno == errno.EFBIG
 
 
+def test_processes_that_are_killed_are_an_error(folder: int) -> None:
+    before = list_children()
+    crew = start(folder)
+    for worker in list_children() - before:
+        os.kill(int(worker), signal.SIGKILL)
+    with pytest.raises(ProgramFailed, match="was killed"):
+        write_many(crew)
+    crew.kill()
+    assert list_children() == before
+
+
 def test_one_of_two_that_is_killed_is_an_error(folder: int) -> None:
     before = list_children()
     crew = start(folder)

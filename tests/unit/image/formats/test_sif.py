@@ -17,8 +17,8 @@ from kedge.base.frozen import replace
 from kedge.errors import CorruptImage, FaultyImage, KedgeError, OutputExists, UnsupportedFormat, UsageError
 from kedge.image.formats.identify import FileKind, identify_bytes
 from kedge.image.formats.sif import writer
-from kedge.image.formats.sif.data_object import DataObject
-from kedge.image.formats.sif.edit import append_object, append_objects, create_empty, delete_object
+from kedge.image.formats.sif.data_object import DataObject, encode_name
+from kedge.image.formats.sif.edit import append_object, append_objects, create_empty, delete_object, set_primary
 from kedge.image.formats.sif.layout import (
     DATA_OFFSET,
     DESCRIPTOR,
@@ -270,6 +270,14 @@ def test_writer_refuses_more_objects_than_slots() -> None:
         builder.add_object(DataType.GENERIC, b"x")
 
 
+@each_row("name", ["é" * 100, "x" * 128, "x" * 127, "日本" * 30])
+def test_writer_cuts_long_names_between_characters(name: str) -> None:
+    field = encode_name(name)
+    assert len(field) == 128
+    assert field[-1] == 0
+    assert name.startswith(field.rstrip(b"\0").decode())
+
+
 # ---- edits
 
 
@@ -320,6 +328,24 @@ def test_edit_follows_symbolic_link(image: Path, tmp_path: Path) -> None:
     assert len(load(image).descriptors) == 4
 
 
+def test_edit_append_takes_first_free_slot_and_aligns_partitions(image: Path) -> None:
+    append_object(image, DataObject(DataType.GENERIC, b"abc", "one"))
+    delete_object(image, 2)
+    extra = pack_partition_extra(FileSystem.RAW, PartitionType.DATA, "arm64")
+    added = append_object(image, DataObject(DataType.PARTITION, io.BytesIO(b"z" * 5000), "data", extra=extra))
+    assert (added.id, added.slot, added.offset % 4096, added.size) == (2, 1, 0, 5000)
+    assert load(image).read_object(added) == b"z" * 5000
+
+
+def test_edit_append_with_alignment(image: Path) -> None:
+    append_object(image, DataObject(DataType.GENERIC, b"abc"))
+    added = append_object(image, DataObject(DataType.GENERIC, b"abc", alignment=512))
+    assert added.offset % 512 == 0
+    assert added.padded_size == 3 + 509
+    with pytest.raises(UsageError, match="power of two"):
+        append_object(image, DataObject(DataType.GENERIC, b"abc", alignment=3))
+
+
 def test_edit_append_several_is_all_or_nothing(image: Path) -> None:
     before = image.read_bytes()
     extra = pack_partition_extra(FileSystem.RAW, PartitionType.PRIMARY_SYSTEM, "arm64")
@@ -341,6 +367,23 @@ def test_edit_delete_erases_the_bytes(image: Path) -> None:
     delete_object(image, 1)
     assert b"bootstrap" not in image.read_bytes()
     assert [d.id for d in load(image).descriptors] == [2, 3]
+
+
+def test_edit_delete_of_primary_clears_architecture(image: Path) -> None:
+    delete_object(image, 3)
+    assert load(image).header.architecture == "unknown"
+
+
+def test_edit_set_primary_swaps_types_and_architecture(image: Path) -> None:
+    extra = pack_partition_extra(FileSystem.SQUASHFS, PartitionType.SYSTEM, "amd64")
+    append_object(image, DataObject(DataType.PARTITION, b"hsqs", extra=extra))
+    set_primary(image, 4)
+    reader = load(image)
+    assert reader.primary_partition().id == 4
+    assert reader.find(3).partition_type == PartitionType.SYSTEM
+    assert reader.header.architecture == "amd64"
+    with pytest.raises(UnsupportedFormat, match="not a partition"):
+        set_primary(image, 1)
 
 
 def test_edit_keeps_old_layout(tmp_path: Path) -> None:

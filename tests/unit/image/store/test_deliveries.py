@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -339,3 +340,13 @@ def test_hold_is_no_change_of_the_image_and_keeps_it(store: Store) -> None:
     assert store.evict() == store.clean(list(ItemKind)) == []
     holds.release("job-1")
     assert [entry.kind for entry in store.evict()] == [ItemKind.IMAGE]
+
+
+def test_copies_need_no_thread(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    deliver_first(store, tmp_path / "out.sif")
+    assert store.deliver("key", Handing(tmp_path / "two.sif")) is Delivery.COPY
+    assert (tmp_path / "two.sif").read_bytes() == CONTENT

@@ -37,6 +37,7 @@ def test_space_quota_of_this_machine_can_be_asked(tmp_path: Path) -> None:
 
 
 def test_require_space_names_needed_free_and_place(tmp_path: Path) -> None:
+    assert require_space(tmp_path, 1, "the image").path == tmp_path
     with pytest.raises(NoSpace) as caught:
         require_space(tmp_path / "store", HUGE, "pulling debian", environ={})
     assert "pulling debian needs about 1.15 EB in" in caught.value.message
