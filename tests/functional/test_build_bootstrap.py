@@ -8,11 +8,13 @@ import shutil
 
 import pytest
 
-from tests.builders.builds import Workshop
+from tests.builders.builds import Workshop, warm_shop
 from tests.builders.busybox import read_busybox
 from tests.builders.containers import run_after
 from tests.builders.debian_bases import find_mirror
 from tests.requirements import require_program
+
+shop = warm_shop
 
 DEBOOTSTRAP = ("/usr/sbin/debootstrap", "/sbin/debootstrap", "/usr/bin/debootstrap")
 

@@ -92,7 +92,7 @@ WAYS = pytest.mark.parametrize(
 
 @pytest.fixture
 def shop(request: pytest.FixtureRequest) -> Iterator[Workshop]:
-    for runner in each_role(request.param):
+    for runner in each_role(request.param, is_warm=True):
         yield Workshop.open(runner, knows="")
 
 

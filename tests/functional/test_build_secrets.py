@@ -40,7 +40,7 @@ WORDS = ("--secret", "id=token,src=../token", "--secret", "id=other,env=MY_OTHER
 
 @pytest.fixture
 def shop() -> Iterator[Workshop]:
-    for runner in each_role("user"):
+    for runner in each_role("user", is_warm=True):
         made = Workshop.open(runner)
         made.write("../token", f"{SECRET}\n")
         yield made

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders.builds import SHELL, Workshop
+from tests.builders.builds import SHELL, Workshop, warm_shop
 from tests.requirements import require_program, require_root
+
+shop = warm_shop
 
 COUNT = 3
 

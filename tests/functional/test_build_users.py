@@ -168,9 +168,8 @@ def test_images_are_the_same_with_any_ids_and_without(own: Workshop, refused: tu
     assert build_same(without, env=env)["digest"] == with_ids["digest"]
 
 
-@pytest.mark.parametrize("count", [0, 5000])
-def test_a_build_does_without_ids_where_they_are_too_few(own: Workshop, count: int) -> None:
-    check_alone(with_runner(own, give_ids(own.runner, count=count)))
+def test_a_build_does_without_ids_where_they_are_too_few(own: Workshop) -> None:
+    check_alone(with_runner(own, give_ids(own.runner, count=5000)))
 
 
 @pytest.mark.parametrize(("program", "mode"), [("newuidmap", 0o644), ("newgidmap", 0o755)])

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kedge.system.settings import SETTINGS
+from tests.builders.rows import each_row
 from tests.builders.warm_kedge import run_kedge
 
 
@@ -113,7 +114,7 @@ def test_config_unset_removes_one_line(home: Path) -> None:
     assert user_config(home).read_text() == "retries = 1\n"
 
 
-@pytest.mark.parametrize(("key", "value"), [("threads", "none"), ("no_such", "1"), ("registry_login", "yes")])
+@each_row("key, value", [("threads", "none"), ("no_such", "1"), ("registry_login", "yes")])
 def test_config_set_refuses_before_it_writes(home: Path, key: str, value: str) -> None:
     done = run_config(home, "set", key, value)
     assert done.returncode == 50
@@ -153,7 +154,7 @@ def test_config_set_does_not_mistake_a_line_inside_another_value(home: Path) -> 
     assert user_config(home).read_text() == text
 
 
-@pytest.mark.parametrize("command", ["get", "set", "unset"])
+@each_row("command", ["get", "set", "unset"])
 def test_config_help_names_every_key(home: Path, command: str) -> None:
     said = " ".join(run_config(home, command, "--help").stdout.split())
     assert [each.name for each in SETTINGS.values() if each.in_files and each.name not in said] == []

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import UsageError
+from tests.builders.rows import each_row
 from tests.builders.warm_kedge import run_kedge
 from tests.fakes.registry import FakeRegistry, Policy
 
@@ -118,8 +119,8 @@ def test_registry_list_without_logins_says_how_to_make_one(shell: Shell) -> None
     assert json.loads(shell.run("list", "--json").stdout) == []
 
 
-@pytest.mark.parametrize(
-    ("words", "status"),
+@each_row(
+    "words, status",
     [
         (["login", "-u", "user", "--password-stdin", "ftp://x"], 10),
         (["login", "-u", "user", "--password-stdin", "nvcr.io/nvidia/pytorch"], 10),

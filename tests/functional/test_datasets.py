@@ -21,6 +21,7 @@ from tests.builders.containers import give_to
 from tests.builders.documents import read_tool_files, read_tool_steps
 from tests.builders.pypi_tools import require_tool
 from tests.builders.pytorch_standin import ExampleUser, open_user
+from tests.builders.rows import each_row
 from tests.functional.test_docs import is_shown
 from tests.requirements import REPOSITORY
 
@@ -48,6 +49,19 @@ def look(rank, part, epoch):
             for pair in zip(pictures.mean((2, 3)).argmax(1).tolist(), labels.tolist())]
 print(json.dumps([{"train": look(rank, "train", 0), "again": look(rank, "train", 1), "val": look(rank, "val", 0)}
                   for rank in range(2)]))
+"""
+
+# starts a program with one directory after the other, each of which it is to refuse
+REFUSE = """
+import os, runpy, sys
+program, *options = sys.argv[1:]
+sys.path.insert(0, os.path.dirname(program))
+for folder in sorted(os.listdir("wrong")):
+    sys.argv = [program, *options, f"wrong/{folder}"]
+    try:
+        runpy.run_path(program, run_name="__main__")
+    except BaseException as problem:
+        print(f"{folder}: {problem}".replace(chr(10), " "), flush=True)
 """
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -103,9 +117,7 @@ def test_data_page_commands_do_what_it_shows(user: ExampleUser, python: Path) ->
             assert sorted(path.read_bytes() for path in (folder / "again" / part / name).iterdir()) == expected
 
 
-@pytest.mark.parametrize(
-    ("name", "tool"), [("mnist/mnist", "sha256"), ("bert-base-uncased/bert", "sha256"), ("imagenet", "md5")]
-)
+@each_row("name, tool", [("mnist/mnist", "sha256"), ("bert-base-uncased/bert", "sha256"), ("imagenet", "md5")])
 def test_data_page_checksums_are_read_and_find_another_file(tmp_path: Path, name: str, tool: str) -> None:
     text = read_tool_files(PAGE, "data")[f"{name}.{tool}"]
     (tmp_path / "sums").write_text(text)
@@ -162,23 +174,28 @@ def test_resnet_reads_one_file_of_data(user: ExampleUser, resnet: Path) -> None:
     assert "imagenet.sqsh:/data/imagenet:image-src=/" in script
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ("rm -r imagenet/val", "imagenet/val does not exist; --training-only needs no val/"),
-        ("mv imagenet/val/n01440764/n01440764_0.JPEG imagenet/val", "n01440764_0.JPEG belongs to no class"),
-        ("rm -r imagenet/train", "imagenet has no directory train/"),
-        ("echo no >imagenet/train/n01440764/n01440764_3.JPEG", "cannot read the picture imagenet/train/n01440764/n0"),
-        ("rm imagenet/train/n*/*.JPEG", "imagenet/train has no pictures"),
-        ("rm imagenet/train/n*/*_?.JPEG imagenet/train/n*/*_1[1-5].JPEG", "too few pictures for one batch of 4"),
-    ],
-)
-def test_resnet_says_what_is_wrong_with_a_directory(user: ExampleUser, resnet: Path, change: str, said: str) -> None:
-    copy = "rm -rf wrong && mkdir wrong && cp -r imagenet wrong && cd wrong"
-    start = f"kedge exec -B $PWD ../resnet50.sif python {MAIN} {OPTIONS} --epochs 1 imagenet"
-    status, output = user.run(f"{copy} && {change} && {start}", resnet)
-    assert status != 0
-    assert said in output
+def check_refusals(user: ExampleUser, folder: Path, data: str, start: str, wrong: dict[str, str]) -> None:
+    """Change a copy of the data by each command; what the program says of it has the words beside the command."""
+    (folder / "refuse.py").write_text(REFUSE)
+    copies = "".join(f"cp -r {data} wrong/{n}; (cd wrong/{n} && {change}); " for n, change in enumerate(wrong))
+    lines = user.read(f"rm -rf wrong && mkdir wrong && {copies} {start}", folder).splitlines()
+    said = {each.partition(":")[0]: each for each in lines if each[0].isdigit()}
+    for number, reason in enumerate(wrong.values()):
+        assert reason in said.get(str(number), ""), lines
+
+
+def test_resnet_says_what_is_wrong_with_a_directory(user: ExampleUser, resnet: Path) -> None:
+    start = f"kedge exec -B $PWD resnet50.sif python refuse.py {MAIN} {OPTIONS} --epochs 1"
+    picture = "train/n01440764/n01440764_3.JPEG"
+    wrong = {
+        "rm -r val": "/val does not exist; --training-only needs no val/",
+        "mv val/n01440764/n01440764_0.JPEG val": "n01440764_0.JPEG belongs to no class",
+        "rm -r train": "has no directory train/",
+        f"echo no >{picture}": f"cannot read the picture wrong/3/{picture}",
+        "rm train/n*/*.JPEG": "/train has no pictures",
+        "rm train/n*/*_?.JPEG train/n*/*_1[1-5].JPEG": "too few pictures for one batch of 4",
+    }
+    check_refusals(user, resnet, "imagenet", start, wrong)
 
 
 def test_mnist_learns_from_its_own_files(user: ExampleUser) -> None:
@@ -190,15 +207,13 @@ def test_mnist_learns_from_its_own_files(user: ExampleUser) -> None:
     said = user.read(f"{start} mnist", folder)
     found = [line for line in said.splitlines() if line.startswith("accuracy on 50 test digits of MNIST = ")]
     assert float(found[0].rpartition(" ")[2]) >= 0.9, said  # a tenth by chance
-    for change, reason in (
-        ("head -c 5000 mnist/t10k-images-idx3-ubyte >wrong/t10k-images-idx3-ubyte", "is cut: 4984 values, not 39200"),
-        ("head -c 500 mnist/train-images-idx3-ubyte.gz >wrong/train-images-idx3-ubyte.gz", "is damaged"),
-        ("rm wrong/t10k-labels-idx1-ubyte", "has no t10k-labels-idx1-ubyte"),
-        ("cp mnist/t10k-labels-idx1-ubyte wrong/t10k-images-idx3-ubyte", "not an IDX file of bytes in 3 dimensions"),
-    ):
-        status, output = user.run(f"rm -rf wrong; cp -r mnist wrong && {change} && {start} wrong", folder)
-        assert status != 0
-        assert reason in output, output
+    wrong = {
+        "head -c 5000 ../../mnist/t10k-images-idx3-ubyte >t10k-images-idx3-ubyte": "is cut: 4984 values, not 39200",
+        "head -c 500 ../../mnist/train-images-idx3-ubyte.gz >train-images-idx3-ubyte.gz": "is damaged",
+        "rm t10k-labels-idx1-ubyte": "has no t10k-labels-idx1-ubyte",
+        "cp t10k-labels-idx1-ubyte t10k-images-idx3-ubyte": "not an IDX file of bytes in 3 dimensions",
+    }
+    check_refusals(user, folder, "mnist", start.replace("python ", "python refuse.py "), wrong)
 
 
 def test_bert_reads_the_tutorials_texts_and_published_weights(user: ExampleUser, bert: Path) -> None:
@@ -207,17 +222,13 @@ def test_bert_reads_the_tutorials_texts_and_published_weights(user: ExampleUser,
     assert "Building tokenizer from 'bert-base-uncased'" in said
     assert "Epoch [1/1], Step [2/2]" in said
     assert is_shown("accuracy … 12", said)
-    for change, reason in (
-        (
-            "sed -i 1s/titletext/text2/ wrong/train.csv",
-            "train.csv, row 1: needs the columns label (1 or 0) and titletext",
-        ),
-        ("sed -i 's/^1,/FAKE,/' wrong/valid.csv", "valid.csv, row 2: needs the columns"),
-        ("rm wrong/test.csv", "wrong/test.csv does not exist"),
-    ):
-        status, output = user.run(f"rm -rf wrong; cp -r news wrong && {change} && {start} -s wrong", bert)
-        assert status != 0
-        assert reason in output, output
+    wrong = {
+        "sed -i 1s/titletext/text2/ train.csv": "train.csv, row 1: needs the columns label (1 or 0) and titletext",
+        "sed -i 's/^1,/FAKE,/' valid.csv": "valid.csv, row 2: needs the columns",
+        "rm test.csv": "test.csv does not exist",
+    }
+    start = start.replace("bert_classifier.py", "python refuse.py /opt/bert/bert_classifier.py")
+    check_refusals(user, bert, "news", f"{start} -s", wrong)
 
 
 def test_bert_computes_what_the_formulas_say(bert: Path, python: Path) -> None:

@@ -25,6 +25,7 @@ from tests.builders.busybox import read_busybox
 from tests.builders.containers import as_user, is_start
 from tests.builders.documents import Step, list_running_pages, read_steps, read_tool_files
 from tests.builders.images import MACHINE, make_config
+from tests.builders.rows import each_row
 from tests.builders.warm_kedge import run_kedge
 from tests.fakes.ngc import fill_registry
 from tests.fakes.registry import FakeRegistry
@@ -164,6 +165,6 @@ def test_docs_tasks_say_which_commands_no_test_runs() -> None:
     assert unsaid == []
 
 
-@pytest.mark.parametrize("page", sorted((REPOSITORY / "docs/sites").glob("*.md")), ids=lambda page: page.stem)
+@each_row("page", sorted((REPOSITORY / "docs/sites").glob("*.md")), ids=lambda page: page.stem)
 def test_docs_sites_say_that_no_test_runs_them_there(page: Path) -> None:
     assert page.read_text().split("\n\n")[1].startswith("_No test runs this page at the site: ")

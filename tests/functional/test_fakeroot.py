@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders.containers import Runner, give_to, make_sandbox, run_after
+from tests.builders.containers import Runner, give_to, make_sandbox, run_after, warm_runner
 from tests.builders.own_etc import Account, make_etc
 from tests.requirements import REPOSITORY, require_program, require_root
+
+runner = warm_runner
 
 MAP = "cat /proc/self/uid_map"
 

@@ -18,6 +18,7 @@ from kedge.cli.topics import TOPICS, find_guide, list_sections, read_topic
 from kedge.cli.verbs import VERBS
 from kedge.errors import UsageError
 from tests.builders.installed import write_wheel
+from tests.builders.rows import each_row
 from tests.functional.test_cli_main import run_on_terminal, run_plain
 from tests.requirements import REPOSITORY
 
@@ -68,8 +69,8 @@ def test_help_of_a_verb_without_a_guide_shows_its_options(capfd: pytest.CaptureF
     assert capfd.readouterr().out.startswith("usage: kedge pyxis get")
 
 
-@pytest.mark.parametrize(
-    ("words", "hint"),
+@each_row(
+    "words, hint",
     [
         (["doctr"], "did you mean 'doctor'?"),
         (["submi"], "did you mean 'submit'?"),

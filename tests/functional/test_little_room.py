@@ -17,12 +17,14 @@ import pytest
 from kedge.container.mounts.squashfuse import can_use_fuse
 from kedge.container.start.temporary_image import remove_temporary_image
 from kedge.errors import ImageNotFound, NoSpace
-from tests.builders.containers import Runner, give_to, list_left, make_sandbox, run_after
+from tests.builders.containers import Runner, give_to, list_left, make_sandbox, run_after, warm_runner
 from tests.builders.images import add_shell_image, noise
 from tests.builders.small_disks import small_disk
 from tests.builders.waiting import wait_until
 from tests.fakes.registry import FakeRegistry
 from tests.requirements import require_program, require_root
+
+runner = warm_runner
 
 INSTEAD = "squashfuse mounts it instead"
 
