@@ -176,7 +176,7 @@ def test_formats_hold_the_same_files(shop: Workshop, registry: FakeRegistry, for
         assert {path: got[path][-3:-1] for path in names} == {path: wanted[path][-3:-1] for path in names}
 
 
-@WAYS
+@pytest.mark.parametrize(("shop", "way"), [("user", "overlay"), ("user", "directory")], indirect=True)
 def test_files_of_the_base_are_changed_and_removed(shop: Workshop, registry: FakeRegistry, way: dict[str, str]) -> None:
     shop.write(
         "Dockerfile",

@@ -31,8 +31,8 @@ from tests.fakes.ngc import fill_registry
 from tests.fakes.registry import FakeRegistry
 from tests.requirements import REPOSITORY, require_program, require_user_namespaces
 
-# one command, no word of which means anything to a shell
-PLAIN = re.compile(r"kedge(?: [\w./:=@,+%-]+)+")
+# one command, no word of which means anything to a shell but its quotes, and a comment
+PLAIN = re.compile(r"""kedge(?: +(?:[\w./:=@,+%-]+|'[^'#]*'|"[^"#$`\\]*"))+(?: +#.*)?""")
 SIZE = re.compile(r"\b\d+(?:\.\d+)? [kMGT]?B\b")
 RUNNING = [str(page.relative_to(REPOSITORY)) for page in list_running_pages()]
 
@@ -138,7 +138,8 @@ def judge_step(name: str, step: Step, folder: Path, environment: dict[str, str],
 
 def run_command(command: str, folder: Path, environment: dict[str, str], uid: int | None = None) -> tuple[int, str]:
     """Type it in bash; a plain command of kedge that starts no container is run by a kedge that is loaded already."""
-    if PLAIN.fullmatch(command) and not is_start(words := shlex.split(command)[1:]):
+    line = command.replace("\\\n", " ")
+    if PLAIN.fullmatch(line) and not is_start(words := shlex.split(line, comments=True)[1:]):
         typed = run_kedge(words, environment=environment, folder=folder, user=uid, timeout=120)
         return typed.returncode, typed.stderr + typed.stdout
     done = subprocess.run(

@@ -116,22 +116,6 @@ def test_doctor_all_checks_answer_here_and_none_is_broken(tmp_path: Path) -> Non
             assert each["docs"], each
 
 
-def test_doctor_unknown_check_proposes_the_nearest(tmp_path: Path) -> None:
-    done = run_doctor(tmp_path, "--only", "clok")
-    assert done.returncode == 2
-    assert "did you mean 'clock'?" in done.stderr
-
-
-def test_doctor_ends_although_a_file_never_answers(tmp_path: Path) -> None:
-    """Logins are read from a pipe that nobody writes to: that check hangs, and the program does not."""
-    (tmp_path / ".docker").mkdir()
-    os.mkfifo(tmp_path / ".docker/config.json")
-    done = run_doctor(tmp_path, "--json", "--only", "credentials,kernel")
-    found = read_findings(done)
-    assert found["credentials"]["what"].startswith("did not answer in ")
-    assert found["kernel"]["level"] == "ok"
-
-
 def test_doctor_runs_for_an_unprivileged_user(tmp_path: Path) -> None:
     require_root()
     home = tmp_path / "home"
@@ -200,16 +184,19 @@ PLANTED = (
 )
 
 
-@pytest.mark.parametrize("form", ["report", "html", "json", "text"])
+@pytest.mark.parametrize("form", ["files and text", "json"])
 def test_doctor_shows_no_planted_secret(tmp_path: Path, form: str) -> None:
     home = tmp_path / "home"
     home.mkdir()
     variables = plant_secrets(home)
-    output = tmp_path / "output"
-    words = {"report": ["--report", str(output)], "html": ["--html", str(output)], "json": ["--json"], "text": ["-v"]}
-    done = run_doctor(home, *words[form], **variables)
+    report, page = tmp_path / "report", tmp_path / "page"
+    words = ["--json"] if form == "json" else ["-v", "--report", str(report), "--html", str(page)]
+    done = run_doctor(home, *words, **variables)
     assert done.returncode in (0, DoctorFailed.exit_code), done.stderr
-    text = done.stdout + done.stderr + (output.read_text() if output.exists() else "")
+    text = done.stdout + done.stderr
+    if form != "json":
+        assert "Problems" in done.stdout or "ok  " in done.stdout
+        text += report.read_text() + page.read_text()
     assert not [secret for secret in PLANTED if secret in text]
 
 

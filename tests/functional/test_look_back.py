@@ -152,7 +152,7 @@ def faulty(archive: str, runner: Runner) -> Path:
 @each_row("words", [(), ("--quick",)])
 def test_faulty_files_are_found(words: tuple[str, ...], faulty: Path, archive: str, runner: Runner) -> None:
     good = runner.home / "good.sqsh"
-    runner.read("convert", archive, str(good))
+    runner.read("convert", "--force", archive, str(good))
     done = runner.run("sif", "verify", *words, str(good), str(faulty))
     assert done.returncode == CorruptImage.exit_code
     assert f"{good}: ok, " in done.stdout

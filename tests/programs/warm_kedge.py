@@ -99,4 +99,6 @@ if __name__ == "__main__":
     load_all()
     own = sys.argv[0]
     if serve(socket.socket(fileno=int(sys.argv[1]))):
-        sys.exit(main() if sys.argv[0] == own else runpy.run_path(sys.argv[0], run_name="__main__"))
+        if sys.argv[0] == own:
+            sys.exit(main())
+        runpy.run_path(sys.argv[0], run_name="__main__")
