@@ -115,17 +115,6 @@ def test_bundle_python_has_kedge_also_in_what_it_starts(bare: BareHost) -> None:
     assert (done.returncode, done.stdout) == (0, "['-c', 'a b']\n"), done.stderr
 
 
-def test_bundle_executor_runs_functions_as_jobs(bare: BareHost) -> None:
-    program = """
-import kedge
-with kedge.Executor(site="local") as executor:
-    print(executor.submit(pow, 2, 10).result(timeout=60))
-"""
-    (bare.home / "functions.py").write_text(program)
-    done = bare.run("python", "functions.py")
-    assert (done.returncode, done.stdout) == (0, "1024\n"), done.stderr
-
-
 def test_bundle_is_the_importer_of_pyxis_under_that_name(bare: BareHost) -> None:
     link = bare.command.with_name("kedge-pyxis")
     if not link.exists():

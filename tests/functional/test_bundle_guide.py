@@ -81,22 +81,6 @@ def test_guide_steps_bring_the_file_to_the_cluster(host: BareHost, workstation: 
     assert (first.returncode, first.stdout.startswith("kedge version ")) == (0, True), first.stderr
 
 
-def test_guide_first_container_and_job(host: BareHost, workstation: Runner) -> None:
-    lines = (
-        "kedge pull tools.sif host:sh,cat",
-        "kedge exec tools.sif sh -c 'echo inside'",
-        "kedge submit --site local --name first tools.sif sh -c 'echo in a job'",
-        "kedge wait --site local first",
-        "kedge logs --site local first",
-    )
-    shown = []
-    for line in lines:
-        done = enter(host, line)
-        assert done.returncode == 0, f"{line}\n{done.stderr}"
-        shown += done.stdout.splitlines()
-    assert ("inside" in shown, shown[-1]) == (True, "in a job")
-
-
 def test_guide_update_leaves_running_programs_alone(host: BareHost, workstation: Runner) -> None:
     code = "import sys; print(1, flush=True); sys.stdin.read(1); import kedge.api, sqlite3; print(2)"
     program = ["-c", f'export PATH="$HOME/bin:$PATH"; kedge python -c "{code}"']

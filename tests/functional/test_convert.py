@@ -17,7 +17,6 @@ from kedge.base.reference import Reference
 from kedge.base.tree import Node, NodeKind, walk
 from kedge.errors import FileProblem, OutputExists, UnsupportedFormat, UsageError
 from kedge.image.convert import read_target
-from kedge.image.formats.identify import FileKind, identify_file
 from kedge.image.formats.sif.layout import DataType
 from kedge.image.formats.sif.reader import SifReader
 from kedge.image.formats.squashfs.reader import SquashReader
@@ -354,17 +353,3 @@ def test_output_tags_follow_the_source(reference: str, oci: str, docker: str) ->
     assert choose_tag(parsed, ImageFormat.DOCKER_ARCHIVE) == docker
     assert choose_tag(parsed, ImageFormat.OCI, "mine") == "mine"
     assert choose_tag(parsed, ImageFormat.SIF) is None
-
-
-def test_pull_takes_the_same_names(tmp_path: Path) -> None:
-    here = {"cache": tmp_path / "c", "cwd": tmp_path}
-    kedge("pull", "oci:lay:x", "host:true", **here)
-    assert 'ref.name":"x"' in (tmp_path / "lay/index.json").read_text()
-    kedge("pull", "true.sqsh", "host:true", **here)
-    kedge("pull", "pytorch:21.08-py3.sif", "host:true", **here)
-    kedge("pull", "--dir", "deep", "sandbox:box", "host:true", check=False, **here)
-    for name, kind in (("true.sqsh", FileKind.SQUASHFS), ("pytorch:21.08-py3.sif", FileKind.SIF)):
-        with (tmp_path / name).open("rb") as file:
-            assert identify_file(file) is kind
-    done = kedge("pull", "--format", "sif", "oci:other", "host:true", check=False, **here)
-    assert done.returncode == UsageError.exit_code

@@ -118,7 +118,11 @@ def test_ranks_of_mpi_find_each_other(runner: Runner, family: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("family", "launcher"), [("mpich", "mpirun"), ("openmpi", "mpiexec"), ("mpich", "local"), ("openmpi", "local")]
+    ("family", "launcher"),
+    [
+        *(("mpich", "mpirun"), ("openmpi", "local")),
+        *(pytest.param(*pair, marks=pytest.mark.long) for pair in (("openmpi", "mpiexec"), ("mpich", "local"))),
+    ],
 )
 def test_pairs_that_make_silent_singletons_are_refused(runner: Runner, family: str, launcher: str) -> None:
     require_program("mpirun.mpich")  # else mpiexec is Open MPI's, and fits

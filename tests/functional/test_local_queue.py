@@ -23,7 +23,7 @@ from kedge.jobs.local.queue_files import LocalQueue
 from kedge.system.file_locks import is_locked
 from tests.builders.rows import each_row
 from tests.builders.warm_kedge import run_kedge
-from tests.requirements import REPOSITORY, open_way, require_program, require_root
+from tests.requirements import REPOSITORY
 
 PATIENCE = 40.0
 OVER = {"done", "failed", "cancelled", "timeout", "out of memory", "node failed", "lost"}
@@ -166,6 +166,7 @@ def test_submit_keeps_the_script_and_the_environment_of_that_moment(machine: Mac
     assert machine.output(first) == "first sweet\n"
     secret = machine.queue.ended / first / "environment"
     assert secret.stat().st_mode & 0o777 == 0o600
+    assert machine.queue.root.stat().st_mode & 0o777 == 0o700
 
 
 def test_submit_carries_hostile_text_unchanged(machine: Machine) -> None:
@@ -555,48 +556,6 @@ def test_list_of_large_arrays_is_quick(machine: Machine, last: int, seconds: int
     began = time.monotonic()
     assert len(machine.list_jobs()) == last + 1
     assert time.monotonic() - began < seconds
-
-
-def test_modules_of_the_users_folder_are_not_ours(machine: Machine) -> None:
-    for name in ("json", "signal", "argparse"):
-        (machine.folder / f"{name}.py").write_text("raise SystemExit('not the real one')\n")
-    argv = machine.argv("submit", str(machine.write("true")))
-    done = subprocess.run(argv, env=machine.environ, cwd=machine.folder, capture_output=True, text=True, check=True)
-    assert machine.wait(done.stdout.strip())["state"] == "done"
-
-
-@pytest.mark.root
-def test_queue_as_an_ordinary_user(tmp_path: Path) -> None:
-    require_root()
-    setpriv = require_program("setpriv")
-    open_way(tmp_path)
-    home = tmp_path / "home"
-    home.mkdir()
-    os.chown(home, 1501, 1501)
-    (home / "job.sh").write_text("#!/bin/bash\n#KEDGE --time=1m\nid -u\n")
-    environ = {**os.environ, "HOME": str(home), "PYTHONPATH": str(REPOSITORY / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
-    words = [setpriv, "--reuid", "1501", "--regid", "1501", "--clear-groups", sys.executable, "-P", "-m", "kedge"]
-    done = subprocess.run(
-        [*words, "local-queue", "submit", "job.sh"], env=environ, cwd=home, capture_output=True, text=True, check=False
-    )
-    assert done.stdout == "1\n", done.stderr
-    output = home / "job.sh-1.out"
-    end = time.monotonic() + PATIENCE
-    while not (output.exists() and output.read_text()) and time.monotonic() < end:
-        time.sleep(0.1)
-    assert output.read_text() == "1501\n"
-    queue = home / ".local/state/kedge/local-queue" / os.uname().nodename
-    assert queue.stat().st_mode & 0o777 == 0o700
-
-
-@pytest.mark.root
-def test_queue_of_another_user_is_refused(machine: Machine) -> None:
-    """A turn starts jobs, so root must not take one in a user's queue."""
-    require_root()
-    machine.queue.make()
-    os.chown(machine.queue.root, 1501, 1501)
-    assert "it belongs to user 1501" in machine.call("list", status=30).stderr
-    os.chown(machine.queue.root, 0, 0)
 
 
 def test_queue_forgets_what_is_long_over(machine: Machine) -> None:
