@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Every example of `--help` is run, in a fresh home per verb or per preparation, against a registry in this process and the local queue.
+"""Every example of `--help` is run, in a fresh home per verb, against a registry in this process and the local queue.
 
-What needs a cluster is run with --dry-run for a known site; what needs a server of others is parsed. Needs openssl for
-signatures, user namespaces for containers.
+Verbs whose examples need the same prepared job share the home. What needs a cluster is run with --dry-run for a known
+site; what needs a server of others is parsed. Needs openssl for signatures, user namespaces for containers.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def test_examples_do_what_they_say(verbs: tuple[str, ...], tmp_path: Path, place
     if "KEDGE_SITE=local" in prepare:
         environment["KEDGE_SITE"] = "local"
     try:
-        for verb, line in ((verb, line) for verb in verbs for line in list_examples(verb)):
+        for verb, line in ((each, line) for each in verbs for line in list_examples(each)):
             command = strip_comment(line)
             if any(command.startswith(begin) for begin in PARSED):
                 parse(command)
