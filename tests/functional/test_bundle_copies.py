@@ -75,7 +75,7 @@ def unpack_again(host: BareHost) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@each_row("name", ["so/libc.so.6", "bin/interpreter", "so/ld.so", "start.pyc"])
+@each_row("name", ["bin/interpreter", "start.pyc"])
 def test_copy_with_changed_bytes_is_unpacked_again(host: BareHost, name: str) -> None:
     """The size stays the same, as after a slip of the hand or a program that writes to the wrong place."""
     path = find_copy(host) / name
@@ -138,36 +138,30 @@ def test_copy_that_a_process_runs_from_is_kept(host: BareHost) -> None:
     assert not used.exists()
 
 
-@each_row(
-    "owner, mode, reason",
-    [
-        (0, 0o777, "anybody could replace it: a directory above it is world-writable and not sticky"),
-        (1508, 0o755, "another user could replace it: a directory above it is theirs"),
-        (USER, 0o2775, "its group could replace it: a directory above it is group-writable and not sticky"),
-    ],
-)
-def test_copy_below_a_directory_of_others_is_not_believed(host: BareHost, owner: int, mode: int, reason: str) -> None:
+def test_copy_below_a_directory_of_others_is_not_believed(host: BareHost) -> None:
     """Not only the directory right above counts: who owns one of them can put another tree in its place."""
-    above = host.root / "data"
+    above, env = host.root / "data", {"KEDGE_NODEDIR": "/data/team/user"}
     own = above / "team/user"
-    shutil.rmtree(above, ignore_errors=True)
     own.mkdir(parents=True)
-    os.chown(own, USER, USER)
     own.chmod(0o700)
-    os.chown(above, owner, 1508)
-    above.chmod(mode)
-    shutil.copytree(find_copy(host).parent, own / "bundle")
-    for path in (own / "bundle", *(own / "bundle").rglob("*")):
-        os.chown(path, USER, USER)
-    shutil.rmtree(find_copy(host))
-    assert host.run("--version", env={"KEDGE_NODEDIR": "/data/team/user"}).returncode == 0
+    subprocess.run(["mv", find_copy(host).parent, own / "bundle"], check=True)
+    os.chown(own, USER, USER)
+    refused = {
+        (0, 0o777): "anybody could replace it: a directory above it is world-writable and not sticky",
+        (1508, 0o755): "another user could replace it: a directory above it is theirs",
+        (USER, 0o2775): "its group could replace it: a directory above it is group-writable and not sticky",
+    }
+    places = [host.root / name for name in ("var/tmp", "tmp")]
+    for place in places:
+        shutil.rmtree(place / f"kedge-{USER}", ignore_errors=True)
+        place.chmod(0o555)
+    for (owner, mode), reason in refused.items():
+        os.chown(above, owner, 1508)
+        above.chmod(mode)
+        done = host.run("--version", env=env, shm=1 << 20)
+        assert done.returncode == 30, reason
+        assert f"/data/team/user: {reason}\n" in done.stderr
+    for place in places:
+        place.chmod(0o1777)
+    assert host.run("--version", env=env).returncode == 0
     assert find_copy(host).exists(), "it unpacked to the next place"
-    for name in ("var/tmp", "tmp"):
-        shutil.rmtree(host.root / name / f"kedge-{USER}", ignore_errors=True)
-        (host.root / name).chmod(0o555)
-    refused = host.run("--version", env={"KEDGE_NODEDIR": "/data/team/user"}, shm=1 << 20)
-    for name in ("var/tmp", "tmp"):
-        (host.root / name).chmod(0o1777)
-    assert host.run("--version").returncode == 0
-    assert refused.returncode == 30
-    assert f"/data/team/user: {reason}\n" in refused.stderr

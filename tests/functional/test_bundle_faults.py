@@ -68,7 +68,7 @@ def test_faults_changed_bundle_says_copy_it_again(host: BareHost) -> None:
     assert not list(host.root.glob("var/tmp/kedge-*/bundle/*/complete"))
 
 
-@each_row("name", ["so/libc.so.6", "bin/interpreter", "complete", "start.pyc", "so/ld.so"])
+@each_row("name", ["so/libc.so.6", "complete", "so/ld.so"])
 def test_faults_missing_file_is_unpacked_again(used: BareHost, name: str) -> None:
     (used.copy() / name).unlink()
     done = used.run("--version")
@@ -84,13 +84,13 @@ def test_faults_module_damaged_before_the_verb_mends_itself(used: BareHost) -> N
     assert next(used.copy().glob("lib*/python3*/kedge/__init__.pyc")).stat().st_size
 
 
-@each_row("change", ["missing", "damaged", "empty"])
+@each_row("change", ["missing", "damaged"])
 def test_faults_module_of_a_verb_is_no_bug(used: BareHost, change: str) -> None:
     module = next(used.copy().glob("lib*/python3*/kedge/cli/doctor.pyc"))
     content = module.read_bytes()
     module.unlink()
-    if change != "missing":
-        module.write_bytes(b"" if change == "empty" else content[:16] + b"\xff" * (len(content) - 16))
+    if change == "damaged":
+        module.write_bytes(content[:16] + b"\xff" * (len(content) - 16))
     done = used.run("doctor")
     assert done.returncode == 30
     assert "kedge/cli/doctor.pyc" in done.stderr

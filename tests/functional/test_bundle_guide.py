@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders.bundles import BareHost, make_busybox_host
+from tests.builders.bundles import BareHost, make_bundle, make_busybox_host
 from tests.builders.containers import USER, Runner, as_user, each_role
 from tests.requirements import REPOSITORY
 
@@ -77,6 +77,7 @@ def test_guide_steps_bring_the_file_to_the_cluster(host: BareHost, workstation: 
         assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
         said = re.sub(r"[\d.]+ MB", "N MB", done.stdout + done.stderr)
         assert said == re.sub(r"[\d.]+ MB", "N MB", shown)
+    assert (host.home / "bin/kedge").read_bytes() == make_bundle().read_bytes(), "each comes out the same"
     first = enter(host, "kedge --version")
     assert (first.returncode, first.stdout.startswith("kedge version ")) == (0, True), first.stderr
 
