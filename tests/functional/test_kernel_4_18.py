@@ -6,6 +6,7 @@ A filter answers every later call as that kernel does: `tests/programs/refuse_ca
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -103,7 +104,7 @@ def test_4_18_containers(run: Run) -> None:
     for flags in ((), ("--contain", "--pid", "--ipc"), ("--writable-tmpfs",), ("--fakeroot",)):
         done = run("exec", *flags, image, "sh", "-c", "cat /proc/self/status; exit 7")
         assert done.returncode == 7, done.stderr
-        assert "Seccomp_filters:\t1\n" in done.stdout
+        assert re.search(r"^Seccomp_filters:\t[1-9]", done.stdout, re.MULTILINE)
         assert "Function not implemented" not in done.stderr
 
 
