@@ -179,6 +179,15 @@ def test_script_convert_takes_what_it_says_is_missing(capsys: pytest.CaptureFixt
     assert "no memory" not in shown.err
 
 
+def test_script_convert_and_check_name_the_same_default_memory(capsys: pytest.CaptureFixture[str]) -> None:
+    text = write(GOOD.replace("-N 1", "-p capella -N 1 --gres=gpu:1"))
+    main(["script", "check", "--site", "zih-capella", text])
+    main(["script", "convert", text, "--to", "slurm", "--site", "zih-capella"])
+    shown = capsys.readouterr()
+    assert "get 300M per CPU" in shown.out
+    assert "get 300M per CPU" in shown.err
+
+
 def test_script_check_says_that_there_are_no_directives(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["script", "check", write("#!/bin/bash\nls\n")]) == 0
     shown = capsys.readouterr().err

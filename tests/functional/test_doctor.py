@@ -116,6 +116,22 @@ def test_doctor_all_checks_answer_here_and_none_is_broken(tmp_path: Path) -> Non
             assert each["docs"], each
 
 
+def test_doctor_unknown_check_proposes_the_nearest(tmp_path: Path) -> None:
+    done = run_doctor(tmp_path, "--only", "clok")
+    assert done.returncode == 2
+    assert "did you mean 'clock'?" in done.stderr
+
+
+def test_doctor_ends_although_a_file_never_answers(tmp_path: Path) -> None:
+    """Logins are read from a pipe that nobody writes to: that check hangs, and the program does not."""
+    (tmp_path / ".docker").mkdir()
+    os.mkfifo(tmp_path / ".docker/config.json")
+    done = run_doctor(tmp_path, "--json", "--only", "credentials,kernel")
+    found = read_findings(done)
+    assert found["credentials"]["what"].startswith("did not answer in ")
+    assert found["kernel"]["level"] == "ok"
+
+
 def test_doctor_runs_for_an_unprivileged_user(tmp_path: Path) -> None:
     require_root()
     home = tmp_path / "home"
