@@ -51,17 +51,17 @@ print(json.dumps([{"train": look(rank, "train", 0), "again": look(rank, "train",
                   for rank in range(2)]))
 """
 
-# starts a program with one directory after the other, each of which it is to refuse
-REFUSE = """
+# runs a program with one last word after the other, and says which of them it refuses: torch is loaded once
+EACH = """
 import os, runpy, sys
-program, *options = sys.argv[1:]
+last, program, *options = sys.argv[1:]
 sys.path.insert(0, os.path.dirname(program))
-for folder in sorted(os.listdir("wrong")):
-    sys.argv = [program, *options, f"wrong/{folder}"]
+for word in last.split(","):
+    sys.argv = [program, *options, word]
     try:
         runpy.run_path(program, run_name="__main__")
     except BaseException as problem:
-        print(f"{folder}: {problem}".replace(chr(10), " "), flush=True)
+        print(f"refused {word}: {problem}".replace(chr(10), " "), flush=True)
 """
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -176,16 +176,16 @@ def test_resnet_reads_one_file_of_data(user: ExampleUser, resnet: Path) -> None:
 
 def check_refusals(user: ExampleUser, folder: Path, data: str, start: str, wrong: dict[str, str]) -> None:
     """Change a copy of the data by each command; what the program says of it has the words beside the command."""
-    (folder / "refuse.py").write_text(REFUSE)
+    (folder / "each.py").write_text(EACH)
     copies = "".join(f"cp -r {data} wrong/{n}; (cd wrong/{n} && {change}); " for n, change in enumerate(wrong))
-    lines = user.read(f"rm -rf wrong && mkdir wrong && {copies} {start}", folder).splitlines()
-    said = {each.partition(":")[0]: each for each in lines if each[0].isdigit()}
-    for number, reason in enumerate(wrong.values()):
-        assert reason in said.get(str(number), ""), lines
+    names = [f"wrong/{number}" for number in range(len(wrong))]
+    said = user.read(f"rm -rf wrong && mkdir wrong && {copies} {start.format(','.join(names))}", folder)
+    for name, reason in zip(names, wrong.values(), strict=True):
+        assert [line for line in said.splitlines() if line.startswith(f"refused {name}: ") and reason in line], said
 
 
 def test_resnet_says_what_is_wrong_with_a_directory(user: ExampleUser, resnet: Path) -> None:
-    start = f"kedge exec -B $PWD resnet50.sif python refuse.py {MAIN} {OPTIONS} --epochs 1"
+    start = f"kedge exec -B $PWD resnet50.sif python each.py {{}} {MAIN} {OPTIONS} --epochs 1"
     picture = "train/n01440764/n01440764_3.JPEG"
     wrong = {
         "rm -r val": "/val does not exist; --training-only needs no val/",
@@ -213,7 +213,7 @@ def test_mnist_learns_from_its_own_files(user: ExampleUser) -> None:
         "rm t10k-labels-idx1-ubyte": "has no t10k-labels-idx1-ubyte",
         "cp t10k-labels-idx1-ubyte t10k-images-idx3-ubyte": "not an IDX file of bytes in 3 dimensions",
     }
-    check_refusals(user, folder, "mnist", start.replace("python ", "python refuse.py "), wrong)
+    check_refusals(user, folder, "mnist", start.replace("python ", "python each.py {} "), wrong)
 
 
 def test_bert_reads_the_tutorials_texts_and_published_weights(user: ExampleUser, bert: Path) -> None:
@@ -227,7 +227,7 @@ def test_bert_reads_the_tutorials_texts_and_published_weights(user: ExampleUser,
         "sed -i 's/^1,/FAKE,/' valid.csv": "valid.csv, row 2: needs the columns",
         "rm test.csv": "test.csv does not exist",
     }
-    start = start.replace("bert_classifier.py", "python refuse.py /opt/bert/bert_classifier.py")
+    start = start.replace("bert_classifier.py", "python each.py {} /opt/bert/bert_classifier.py")
     check_refusals(user, bert, "news", f"{start} -s", wrong)
 
 
@@ -257,20 +257,20 @@ def test_bert_downloads_weights_by_name_once(user: ExampleUser, bert: Path) -> N
 
     class Handler(http.server.SimpleHTTPRequestHandler):
         def log_message(self, *_words: object) -> None:
-            asked.append(self.path.rpartition("/")[2])
+            asked.append(self.path)
 
     serve = functools.partial(Handler, directory=str(server_folder))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), serve) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        start = (
-            f"HF_ENDPOINT=http://127.0.0.1:{server.server_port} kedge exec bert.sif bert_classifier.py -d cpu -o out2"
-        )
-        words = "--length 16 --epochs 1 -s news --pretrained"
-        for _ in range(2):
-            user.read(f"{start} {words} someone/small-bert", bert)
-        assert sorted(asked) == ["config.json", "model.safetensors", "tokenizer_config.json", "vocab.txt"]
-        status, output = user.run(f"{start} {words} someone/absent", bert)
+        names = "someone/small-bert,someone/small-bert,someone/absent"
+        words = f"python each.py {names} /opt/bert/bert_classifier.py -d cpu -o out2 --length 16 --epochs 1 -s news"
+        (bert / "each.py").write_text(EACH)
+        endpoint = f"HF_ENDPOINT=http://127.0.0.1:{server.server_port}"
+        said = user.read(f"{endpoint} kedge exec bert.sif {words} --pretrained", bert)
         server.shutdown()
-    assert status != 0
-    assert "cannot download http://127.0.0.1" in output
-    assert "--pretrained DIRECTORY" in output
+    fetched = sorted(path.rpartition("/")[2] for path in asked if "small-bert" in path)
+    assert fetched == ["config.json", "model.safetensors", "tokenizer_config.json", "vocab.txt"]
+    [refused] = [line for line in said.splitlines() if line.startswith("refused ")]
+    assert refused.startswith("refused someone/absent: ")
+    assert "cannot download http://127.0.0.1" in refused
+    assert "--pretrained DIRECTORY" in refused
