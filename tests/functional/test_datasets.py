@@ -179,7 +179,9 @@ def check_refusals(user: ExampleUser, folder: Path, data: str, start: str, wrong
     (folder / "each.py").write_text(EACH)
     copies = "".join(f"cp -r {data} wrong/{n}; (cd wrong/{n} && {change}); " for n, change in enumerate(wrong))
     names = [f"wrong/{number}" for number in range(len(wrong))]
-    said = user.read(f"rm -rf wrong && mkdir wrong && {copies} {start.format(','.join(names))}", folder)
+    command = f"rm -rf wrong && mkdir wrong && {copies} {start.format(','.join(names))}"
+    status, said = user.run(command, folder, seconds=600)  # several programs in one
+    assert status == 0, said
     for name, reason in zip(names, wrong.values(), strict=True):
         assert [line for line in said.splitlines() if line.startswith(f"refused {name}: ") and reason in line], said
 
