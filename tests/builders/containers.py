@@ -129,17 +129,16 @@ class Runner:
         stdin: str | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """Run to the end."""
-        if self.is_warm and self.program == _PROGRAM and not is_start(words):
+        variables, place = self.variables(env), cwd or self.home
+        # a kernel that can less is played at the start of Python
+        if self.is_warm and self.program == _PROGRAM and not is_start(words) and "REFUSED" not in variables:
             from tests.builders.warm_kedge import run_kedge  # late: most tests need none
 
-            place = cwd or self.home
-            return run_kedge(
-                [*words], environment=self.variables(env), folder=place, user=self.uid, input=stdin, timeout=300
-            )
+            return run_kedge([*words], environment=variables, folder=place, user=self.uid, input=stdin, timeout=300)
         return subprocess.run(
             self.argv(*words),
-            env=self.variables(env),
-            cwd=cwd or self.home,
+            env=variables,
+            cwd=place,
             input=stdin,
             stdin=subprocess.DEVNULL if stdin is None else None,
             capture_output=True,
