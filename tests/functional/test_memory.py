@@ -128,7 +128,6 @@ def test_attempt_killed_by_somebody_is_told_once(tmp_path: Path) -> None:
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}
     )
-    assert process.stdout is not None
     process.stdout.readline()
     process.send_signal(signal.SIGKILL)
     process.communicate()

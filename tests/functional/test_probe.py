@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -24,24 +23,12 @@ def images(runner: Runner) -> dict[str, Path]:
 def launch(runner: Runner, launcher: str, ranks: int, image: Path, *words: str) -> str:
     """What the ranks print."""
     argv = as_user(runner.uid, [*launch_words(launcher, ranks), *probe_rank(image, *words)])
-    environment = {**runner.variables(), "TMPDIR": "/tmp"}
-    done = subprocess.run(
-        argv, env=environment, cwd=runner.home, capture_output=True, text=True, timeout=120, check=False
-    )
-    return done.stdout
+    return runner.call(argv, env={"TMPDIR": "/tmp"}).stdout
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_probe_tells_the_version_without_starting_mpi(runner: Runner, images: dict[str, Path], family: str) -> None:
-    done = subprocess.run(
-        as_user(runner.uid, probe_rank(images[family], "version")),
-        env=runner.variables(),
-        cwd=runner.home,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = runner.call(as_user(runner.uid, probe_rank(images[family], "version")))
     (value,) = read_lines(done.stdout)
     assert value["abi"] == family
     assert value["version"].startswith({"openmpi": "Open MPI v", "mpich": "MPICH Version:"}[family])
@@ -58,9 +45,7 @@ def test_probe_sees_the_world_that_was_asked_for(runner: Runner, images: dict[st
     ("launcher", "family", "hint"),
     [("openmpi", "mpich", "--launcher mpiexec"), ("mpich", "openmpi", "--launcher mpirun")],
 )
-def test_probe_finds_silent_singletons(
-    runner: Runner, images: dict[str, Path], launcher: str, family: str, hint: str
-) -> None:
+def test_probe_finds_silent_singletons(runner, images, launcher, family, hint):
     answers = read_answers(launch(runner, launcher, 2, images[family], "world"))
     name = {"openmpi": "mpirun", "mpich": "mpiexec"}[launcher]
     problem = compare_world(AskedWorld(2, launcher=name, family=installed_title(family)), answers)
@@ -82,9 +67,7 @@ def test_probe_pi_is_the_same_on_any_number_of_ranks(runner: Runner, images: dic
 
 
 @pytest.mark.parametrize("ranks", [4, pytest.param(64, marks=pytest.mark.slow)])
-def test_probe_ranks_of_a_node_share_namespaces_and_read_each_other(
-    runner: Runner, images: dict[str, Path], ranks: int
-) -> None:
+def test_probe_ranks_of_a_node_share_namespaces_and_read_each_other(runner, images, ranks):
     values = list(read_lines(launch(runner, "openmpi", ranks, images["openmpi"], "cma")))
     expected = [(rank, (rank + 1) % ranks) for rank in range(ranks)]
     assert sorted((value["rank"], value["neighbour"]) for value in values) == expected
@@ -96,10 +79,7 @@ def test_probe_says_why_it_cannot_answer(runner: Runner, images: dict[str, Path]
     box = give_to(runner, make_sandbox(runner.folder / "box"))
 
     def reason(image: Path, *words: str) -> str:
-        argv = as_user(runner.uid, probe_rank(image, *words))
-        done = subprocess.run(
-            argv, env=runner.variables(), cwd=runner.home, capture_output=True, text=True, timeout=60, check=False
-        )
+        done = runner.call(as_user(runner.uid, probe_rank(image, *words)))
         assert done.returncode == 3, done.stderr
         (failure,) = read_failures(done.stdout)
         return failure.reason

@@ -55,14 +55,6 @@ def test_probe_asks_mpi_with_any_libc(runner: Runner, tmp_path: Path, suite: str
     subprocess.run([compiler, "-shared", "-fPIC", "-nostdlib", "-o", library, tmp_path / "mpi.c"], check=True)
     give_to(runner, box)
     for command, kinds in (("version", ["version"]), ("world", ["world", "met"]), ("pi", ["pi"])):
-        done = subprocess.run(
-            as_user(runner.uid, probe_rank(box, command, "--library", "/opt/libmpi.so.12")),
-            env=runner.variables(),
-            cwd=runner.home,
-            capture_output=True,
-            text=True,
-            timeout=_PATIENCE,
-            check=False,
-        )
+        done = runner.call(as_user(runner.uid, probe_rank(box, command, "--library", "/opt/libmpi.so.12")))
         values = list(read_lines(done.stdout))
         assert [value["kedge"] for value in values] == kinds, done.stdout + done.stderr

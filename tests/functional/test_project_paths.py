@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Users' own code in a container: paths of the current project with kedge, all that Apptainer passes with a shim."""
+"""Users' own code in a container: the paths of the current project are there, those of the host are not."""
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.builders.containers import Runner, as_user, give_to, make_sandbox
+from tests.builders.containers import Runner, give_to, make_sandbox
 from tests.requirements import REPOSITORY
 
 SHOW = 'echo "[$PYTHONPATH] [$PYTHONNOUSERSITE]"'
@@ -45,20 +44,3 @@ def test_code_of_the_project_passes_and_that_of_the_host_does_not(runner: Runner
     assert f"{runner.home}/host/lib" in done.stderr
     elsewhere = runner.run("exec", image, "sh", "-c", SHOW, env=env, cwd=runner.home / "other")
     assert elsewhere.stdout == "[] [1]\n"
-
-
-def test_unchanged_scripts_get_all_of_it_through_a_shim(runner: Runner, image: str, project: Path) -> None:
-    runner.read("shim", "install", "--dir", str(runner.home / "bin"))
-    paths = list_paths(runner, project)
-    script = f"PYTHONPATH=\"{paths}\" apptainer exec {image} sh -c '{SHOW}'"
-    variables = {**runner.variables({"KEDGE_KEEP": ""}), "PATH": f"{runner.home}/bin:/usr/bin:/bin"}
-    done = subprocess.run(
-        as_user(runner.uid, ["sh", "-c", script]),
-        env=variables,
-        cwd=project,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"[{paths}] []\n", "")

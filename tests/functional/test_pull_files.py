@@ -16,7 +16,6 @@ from kedge.errors import (
     DigestMismatch,
     ImageNotFound,
     KedgeError,
-    NetworkFailed,
     NoMatchingPlatform,
     UnsupportedFormat,
 )
@@ -169,14 +168,13 @@ def test_unpack_never_takes_a_pulled_file_and_nothing_else(tmp_path: Path, sif: 
     assert "x.sif has been changed since kedge delivered it" in done.stderr
 
 
-@pytest.mark.parametrize("form", ["sandbox", "squashfs", "oci-archive"])
-def test_pull_files_into_other_forms(tmp_path: Path, sif: Path, form: str) -> None:
+def test_pull_files_into_other_forms(tmp_path: Path, sif: Path) -> None:
     with FileServer(sif.read_bytes()) as files:
-        words = ("pull", "--arch", "arm64", "--format", form, tmp_path / "x", f"{files.server.url}/busybox.sif")
-        kedge(*words, cache=tmp_path / "c")
-    assert (tmp_path / "x").exists()
-    if form == "sandbox":
-        assert (tmp_path / "x/bin/busybox").exists()
+        for form in ("sandbox", "squashfs", "oci-archive"):
+            words = ("pull", "--arch", "arm64", "--format", form, tmp_path / form, f"{files.server.url}/busybox.sif")
+            kedge(*words, cache=tmp_path / "c")
+            assert (tmp_path / form).exists()
+    assert (tmp_path / "sandbox/bin/busybox").exists()
 
 
 @pytest.mark.parametrize("etag", ['"1"', ""])
@@ -216,9 +214,7 @@ def test_pull_address_again_uses_the_store_while_the_etag_is_the_same(tmp_path: 
         (b"\x7fELF" + bytes(5000), {}, (UnsupportedFormat, "ELF")),
     ],
 )
-def test_pull_address_of_something_else(
-    tmp_path: Path, body: bytes, headers: dict[str, str], expected: tuple[type[KedgeError], str]
-) -> None:
+def test_pull_address_of_something_else(tmp_path, body, headers, expected):
     with FakeServer(lambda _request: Reply(200, body, headers)) as server:
         done = kedge("pull", tmp_path / "x.sif", f"{server.url}/x.sif", cache=tmp_path / "c", check=False)
     assert done.returncode == expected[0].exit_code, done.stderr
@@ -240,15 +236,6 @@ def test_pull_address_gzip_and_truncated_and_missing(tmp_path: Path, sif: Path) 
             done = kedge(*words, cache=tmp_path / "c", check=False)
         assert done.returncode == error.exit_code, done.stderr
         assert "Traceback" not in done.stderr
-    assert leftovers(tmp_path) == []
-
-
-def test_pull_address_that_never_arrives_ends(tmp_path: Path, sif: Path) -> None:
-    with FileServer(sif.read_bytes()) as files:
-        files.server.fail("GET", times=99, cut_at=0)
-        words = ("pull", tmp_path / "x.sif", f"{files.server.url}/x.sif")
-        done = kedge(*words, cache=tmp_path / "c", environment={"KEDGE_RETRIES": "0"}, check=False)
-    assert done.returncode == NetworkFailed.exit_code
     assert leftovers(tmp_path) == []
 
 

@@ -121,9 +121,7 @@ def test_pull_with_little_memory_and_few_processes(registry: FakeRegistry, accou
         (0, "ulimit -v 250000"),  # as Grid Engine's h_vmem does it
     ],
 )
-def test_pull_with_many_threads_and_little_of_all_else(
-    registry: FakeRegistry, account: Account, expected: dict[str, str], memory: int, limits: str
-) -> None:
+def test_pull_with_many_threads_and_little_of_all_else(registry, account, expected, memory, limits):
     """Layers have processes where these fit, and threads where they do not."""
     reference = f"docker://{registry.host}/team/middle:1"
     with contextlib.ExitStack() as stack:
@@ -135,9 +133,7 @@ def test_pull_with_many_threads_and_little_of_all_else(
 
 
 @pytest.mark.parametrize("count", [1, 2, pytest.param(3, marks=pytest.mark.long)])
-def test_pull_where_no_thread_can_be_started(
-    registry: FakeRegistry, account: Account, expected: dict[str, str], count: int
-) -> None:
+def test_pull_where_no_thread_can_be_started(registry, account, expected, count):
     """With one process there is no thread and no child: everything is done in the one thread there is."""
     done = account.run("pull", "x.sif", f"docker://{registry.host}/team/small:1", limits=f"ulimit -u {count}")
     assert done.returncode == 0, done.stderr
@@ -204,9 +200,7 @@ def busy_user(account: Account, count: int) -> Iterator[None]:
             process.wait()
 
 
-def test_pull_of_a_user_whose_processes_are_used_up(
-    registry: FakeRegistry, account: Account, expected: dict[str, str]
-) -> None:
+def test_pull_of_a_user_whose_processes_are_used_up(registry, account, expected):
     with busy_user(account, 6):
         reference = f"docker://{registry.host}/team/small:1"
         done = account.run("pull", "x.sif", reference, limits="ulimit -u 8")

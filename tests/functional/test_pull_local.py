@@ -17,6 +17,7 @@ from kedge.image.sources.fetch_layers import parse_time
 from tests.builders import layers as build
 from tests.builders.images import MACHINE, add_rich_image, make_config
 from tests.builders.pem_keys import make_pem
+from tests.builders.rows import each_row
 from tests.builders.warm_kedge import kedge
 from tests.fakes.registry import FakeRegistry
 
@@ -60,9 +61,7 @@ def test_pull_of_a_local_sif_keeps_its_bytes_and_signatures(tmp_path: Path, sign
         (("oci:y",), "{}: its 1 signature(s) are not copied"),
     ],
 )
-def test_pull_says_where_signatures_are_dropped(
-    tmp_path: Path, signed: tuple[Path, Path], words: tuple[str, ...], said: str
-) -> None:
+def test_pull_says_where_signatures_are_dropped(tmp_path, signed, words, said):
     done = kedge("pull", *words, signed[0], cache=tmp_path / "c", cwd=tmp_path)
     assert said.format(signed[0]) in done.stderr
 
@@ -101,7 +100,7 @@ def test_the_only_image_of_an_index_follows_the_same_rule(tmp_path: Path) -> Non
     with FakeRegistry() as registry:
         digest = registry.add_image("team/only", "plain", [build.compress(tar)], make_config([tar], {}, OTHER))
         entry = {"mediaType": OCI_MANIFEST, "digest": str(digest)}
-        entry["size"] = len(registry.manifests["team/only", "plain"][0])  # type: ignore[assignment]
+        entry["size"] = len(registry.manifests["team/only", "plain"][0])
         platforms = [{"architecture": OTHER, "os": "linux"}, {"architecture": "unknown", "os": "unknown"}]
         index = {"schemaVersion": 2, "manifests": [{**entry, "platform": each} for each in platforms]}
         registry.add_manifest("team/only", "1", json.dumps(index).encode(), OCI_INDEX)
@@ -171,7 +170,7 @@ def test_apps_that_cannot_be_ones_do_not_stop_a_pull(tmp_path: Path) -> None:
     assert kedge("inspect", "--list-apps", tmp_path / "x.sif", cache=tmp_path / "c").stdout == ""
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "2024-03-05T07:08:09Z",

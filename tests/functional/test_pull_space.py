@@ -97,9 +97,7 @@ def test_pull_goes_around_a_store_that_is_too_small(registry: FakeRegistry, tmp_
 
 
 @pytest.mark.root
-def test_pull_is_refused_before_the_download_where_the_store_and_the_way_around_are_too_small(
-    registry: FakeRegistry, tmp_path: Path
-) -> None:
+def test_pull_is_refused_before_the_download_where_the_store_and_the_way_around_are_too_small(registry, tmp_path):
     reference = add_large_image(registry, 12 * MEBIBYTE)
     with small_memory(tmp_path / "disk", 10 * MEBIBYTE) as disk:
         words = ("pull", "--json", "--tmpdir", disk, tmp_path / "x.sif", reference)
@@ -121,9 +119,7 @@ def test_pull_is_refused_before_the_download_where_the_store_and_the_way_around_
 
 
 @pytest.mark.root
-def test_pull_is_refused_before_the_download_where_the_store_and_the_target_are_too_small(
-    registry: FakeRegistry, tmp_path: Path
-) -> None:
+def test_pull_is_refused_before_the_download_where_the_store_and_the_target_are_too_small(registry, tmp_path):
     reference = add_large_image(registry, 12 * MEBIBYTE)
     with small_memory(tmp_path / "disk", 10 * MEBIBYTE) as disk:
         done = kedge("pull", disk / "x.sif", reference, cache=disk / "cache", check=False)
@@ -138,9 +134,7 @@ def test_pull_is_refused_before_the_download_where_the_store_and_the_target_are_
 
 
 @pytest.mark.root
-def test_pull_of_a_sif_goes_around_a_small_store_unless_the_target_is_small_too(
-    registry: FakeRegistry, tmp_path: Path
-) -> None:
+def test_pull_of_a_sif_goes_around_a_small_store_unless_the_target_is_small_too(registry, tmp_path):
     kedge("pull", tmp_path / "large.sif", add_large_image(registry, 12 * MEBIBYTE), cache=tmp_path / "cache")
     kedge("push", tmp_path / "large.sif", f"oras://{registry.host}/team/sif:1", cache=tmp_path / "cache")
     registry.server.log.clear()
@@ -160,15 +154,13 @@ def test_pull_of_a_sif_goes_around_a_small_store_unless_the_target_is_small_too(
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("form", ["sif", "squashfs", "sandbox", "oci-archive"])
-def test_pull_is_refused_before_the_download_where_the_target_is_too_small(
-    registry: FakeRegistry, tmp_path: Path, form: str
-) -> None:
+def test_pull_is_refused_before_the_download_where_the_target_is_too_small(registry, tmp_path):
     reference = add_large_image(registry, 12 * MEBIBYTE)
     with small_memory(tmp_path / "disk", 8 * MEBIBYTE) as disk:
-        done = kedge("pull", "--format", form, disk / "x", reference, cache=tmp_path / "cache", check=False)
-        assert done.returncode == NoSpace.exit_code, done.stderr
-        assert re.search(r"needs about [0-9.]+ MB in .*disk, which has only 8[0-9.]* MB free", done.stderr)
+        for form in ("sif", "squashfs", "sandbox", "oci-archive"):
+            done = kedge("pull", "--format", form, disk / "x", reference, cache=tmp_path / "cache", check=False)
+            assert done.returncode == NoSpace.exit_code, done.stderr
+            assert re.search(r"needs about [0-9.]+ MB in .*disk, which has only 8[0-9.]* MB free", done.stderr)
         assert not registry.server.seen("GET .*/blobs/")
         assert list(disk.iterdir()) == []
 
@@ -196,9 +188,7 @@ def test_pull_without_a_store_needs_room_for_the_layers_only(registry: FakeRegis
 
 
 @pytest.mark.root
-def test_pull_whose_disk_fills_in_the_middle_leaves_nothing_half_written(
-    registry: FakeRegistry, tmp_path: Path
-) -> None:
+def test_pull_whose_disk_fills_in_the_middle_leaves_nothing_half_written(registry, tmp_path):
     """The image turns out larger than anybody could know beforehand."""
     reference = add_swelling_image(registry, 40 * MEBIBYTE)
     with small_memory(tmp_path / "disk", 20 * MEBIBYTE) as disk:
@@ -217,9 +207,7 @@ def test_pull_whose_disk_fills_in_the_middle_leaves_nothing_half_written(
 
 @pytest.mark.root
 @pytest.mark.parametrize("form", ["sif", "squashfs", "sandbox"])
-def test_pull_whose_target_fills_in_the_middle_leaves_nothing_there(
-    registry: FakeRegistry, tmp_path: Path, form: str
-) -> None:
+def test_pull_whose_target_fills_in_the_middle_leaves_nothing_there(registry, tmp_path, form):
     reference = add_swelling_image(registry, 40 * MEBIBYTE)
     words = ("pull", "--compress", "none", "--format", form)
     with small_memory(tmp_path / "disk", 20 * MEBIBYTE) as disk:
@@ -289,14 +277,11 @@ def check_way_around(done: subprocess.CompletedProcess[str], image: Path, refere
     image.unlink()
 
 
-@pytest.mark.parametrize("form", ["sif", "squashfs", "sandbox", "oci", "oci-archive", "docker-archive"])
-def test_pull_into_a_missing_folder_says_so_before_the_download(
-    registry: FakeRegistry, tmp_path: Path, form: str
-) -> None:
-    target = tmp_path / "missing/folder/x"
-    reference = f"docker://{registry.host}/team/rich:1"
-    done = kedge("pull", "--format", form, target, reference, cache=tmp_path / "cache", check=False)
-    check_refusal(done, str(tmp_path / "missing"))
+def test_pull_into_a_missing_folder_says_so_before_the_download(registry: FakeRegistry, tmp_path: Path) -> None:
+    target, reference = tmp_path / "missing/folder/x", f"docker://{registry.host}/team/rich:1"
+    for form in ("sif", "squashfs", "sandbox", "oci", "oci-archive", "docker-archive"):
+        done = kedge("pull", "--format", form, target, reference, cache=tmp_path / "cache", check=False)
+        check_refusal(done, str(tmp_path / "missing"))
     assert not registry.server.seen("GET .*/blobs/")
     assert not (tmp_path / "missing").exists()
 

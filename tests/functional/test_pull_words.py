@@ -13,14 +13,12 @@ import pytest
 
 from kedge.errors import InvalidReference, NoMatchingPlatform, OutputExists, UsageError
 from tests.builders.images import add_rich_image
+from tests.builders.rows import each_row
 from tests.builders.warm_kedge import kedge
 from tests.fakes.registry import FakeRegistry
-from tests.functional.test_cli_container import run_kedge
 
 
-@pytest.mark.parametrize(
-    "reference", ["host:sh", "docker-daemon:a:1", "library:a/b/c", "ubuntu:22.04", "127.0.0.1:1/team/a:1"]
-)
+@each_row("reference", ["host:sh", "docker-daemon:a:1", "library:a/b/c", "ubuntu:22.04", "127.0.0.1:1/team/a:1"])
 def test_reference_in_the_place_of_the_output_is_explained(tmp_path: Path, reference: str) -> None:
     done = kedge("pull", reference, "tools.sif", cache=tmp_path / "c", cwd=tmp_path, check=False)
     assert done.returncode == UsageError.exit_code
@@ -40,18 +38,17 @@ def test_architecture_of_programs_of_this_machine_cannot_be_chosen(tmp_path: Pat
     kedge("pull", "--arch", os.uname().machine, tmp_path / "x.sif", "host:sh", cache=tmp_path / "c")
 
 
-@pytest.mark.parametrize("slashes", ["", "//"])
-def test_build_takes_an_archive_with_a_relative_path(tmp_path: Path, slashes: str) -> None:
+def test_build_takes_an_archive_with_a_relative_path(tmp_path: Path) -> None:
+    here = {"cache": tmp_path / "c", "cwd": tmp_path}
     with FakeRegistry() as registry:
         add_rich_image(registry)
-        kedge(
-            "pull", f"docker-archive:{tmp_path}/rel.tar", f"docker://{registry.host}/team/rich:1", cache=tmp_path / "c"
-        )
-    shims = tmp_path / "bin"
-    run_kedge("shim", "install", "--dir", str(shims), PATH=f"{shims}:{os.environ['PATH']}").check_returncode()
-    argv = [str(shims / "apptainer"), "build", "x.sif", f"docker-archive:{slashes}rel.tar"]
-    subprocess.run(argv, cwd=tmp_path, env={**os.environ, "KEDGE_CACHEDIR": str(tmp_path / "c")}, check=True)
-    assert (tmp_path / "x.sif").stat().st_size > 0
+        kedge("pull", "docker-archive:rel.tar", f"docker://{registry.host}/team/rich:1", **here)
+    kedge("shim", "install", "--dir", "bin", **here)
+    environment = {**os.environ, "KEDGE_CACHEDIR": str(tmp_path / "c")}
+    for name, slashes in (("x.sif", ""), ("y.sif", "//")):
+        argv = [str(tmp_path / "bin/apptainer"), "build", name, f"docker-archive:{slashes}rel.tar"]
+        subprocess.run(argv, cwd=tmp_path, env=environment, check=True)
+        assert (tmp_path / name).stat().st_size > 0
 
 
 @pytest.mark.parametrize("words", [["--link-mode", "hardlink"], ["--link-mode", "copy"], ["--sandbox"], []])

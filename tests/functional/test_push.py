@@ -17,8 +17,6 @@ from kedge.errors import (
     DigestMismatch,
     FileProblem,
     ImageNotFound,
-    KedgeError,
-    NetworkFailed,
     UnsupportedFormat,
     UsageError,
 )
@@ -53,7 +51,7 @@ def sent_bytes(registry: FakeRegistry) -> int:
     return sum(len(each.body) for each in registry.server.seen("^(PATCH|PUT) .*/blobs/"))
 
 
-@pytest.mark.parametrize("source", ["oci:lay", "oci:lay:1", "lay", "x.oci.tar", "oci-archive:x.oci.tar"])
+@pytest.mark.parametrize("source", ["oci:lay:1", "lay", "x.oci.tar"])
 def test_push_layered_sources_keep_their_digest(images: Path, tmp_path: Path, source: str) -> None:
     with FakeRegistry() as registry:
         digest = add_rich_image(registry, "reference")
@@ -97,10 +95,10 @@ def test_push_again_sends_nothing_and_the_config_survives(images: Path, tmp_path
         first = kedge("push", "--json", source, target, cache=tmp_path / "c", cwd=images)
         assert json.loads(first.stdout)["sent"] > 1_000_000
         section = read_config(registry, "new/a")["config"]
-        assert section["Env"] == ["PATH=/bin", "GREETING=hello world"]  # type: ignore[index]
-        assert section["Entrypoint"] == ["/bin/printf", "[%s]"]  # type: ignore[index]
-        assert section["Cmd"] == ["default"]  # type: ignore[index]
-        assert section["Labels"]["maker"] == "kedge tests"  # type: ignore[index]
+        assert section["Env"] == ["PATH=/bin", "GREETING=hello world"]
+        assert section["Entrypoint"] == ["/bin/printf", "[%s]"]
+        assert section["Cmd"] == ["default"]
+        assert section["Labels"]["maker"] == "kedge tests"
         registry.server.log.clear()
         second = kedge("push", "--json", source, target, cache=tmp_path / "other", cwd=images)
         assert not registry.server.seen("^(POST|PATCH) ")
@@ -215,9 +213,7 @@ def test_push_of_damaged_layers_never_shows_a_manifest(images: Path, tmp_path: P
         ("page.sif", "docker://HOST/a:1", (UnsupportedFormat, "web page")),
     ],
 )
-def test_push_wrong_things_are_one_clear_error(
-    images: Path, tmp_path: Path, source: str, target: str, expected: tuple[type[KedgeError], str]
-) -> None:
+def test_push_wrong_things_are_one_clear_error(images, tmp_path, source, target, expected):
     (images / "page.sif").write_text("<html><body>log in first</body></html>")
     with FakeRegistry() as registry:
         target = target.replace("HOST", registry.host)
@@ -248,14 +244,6 @@ def test_push_to_a_read_only_registry_says_so(images: Path, tmp_path: Path) -> N
         done = kedge("push", "oci:lay", f"docker://{registry.host}/a:1", cache=tmp_path / "c", cwd=images, check=False)
     assert done.returncode == AccessDenied.exit_code
     assert "does not accept pushes" in done.stderr
-
-
-def test_push_to_nobody_fails_in_bounded_time(images: Path, tmp_path: Path) -> None:
-    with FakeRegistry() as registry:
-        host = registry.host
-    done = kedge("push", "oci:lay", f"docker://{host}/a:1", cache=tmp_path / "c", cwd=images, check=False,
-                 environment={"KEDGE_RETRIES": "0"})  # fmt: skip
-    assert done.returncode == NetworkFailed.exit_code
 
 
 def test_layer_file_reads_and_goes_back() -> None:

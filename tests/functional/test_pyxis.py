@@ -15,6 +15,7 @@ from kedge.errors import ImageNotFound, UsageError
 from tests.builders import layers as build
 from tests.builders.busybox import read_busybox
 from tests.builders.images import add_rich_image, make_config
+from tests.builders.rows import each_row
 from tests.builders.warm_kedge import kedge
 from tests.fakes.registry import FakeRegistry
 from tests.requirements import REPOSITORY, require_program
@@ -78,7 +79,7 @@ def test_pyxis_get_makes_the_files_of_enroot(tmp_path: Path) -> None:
     assert not (folder / ".singularity.d").exists()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("section", "words", "shown"),
     [
         ({"Entrypoint": ["printf", "<%s>"], "Cmd": ["it's"]}, [], "<it's>"),

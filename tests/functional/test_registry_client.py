@@ -27,6 +27,7 @@ from kedge.image.registry.client import RegistryClient
 from kedge.image.registry.docker_config import store_login
 from kedge.image.registry.secret import Secret
 from tests.builders.registry_access import Waits, make_access
+from tests.builders.rows import each_row
 from tests.fakes.http_server import Reply
 from tests.fakes.registry import FakeRegistry, Policy, nvcr
 
@@ -45,7 +46,7 @@ def open_registry(policy: Policy | None = None) -> FakeRegistry:
 def client_of(
     registry: FakeRegistry, home: Path, environ: dict[str, str] | None = None, **settings: object
 ) -> RegistryClient:
-    return RegistryClient(registry.host, make_access(home, environ, **settings))  # type: ignore[arg-type]
+    return RegistryClient(registry.host, make_access(home, environ, **settings))
 
 
 def get_layers(client: RegistryClient) -> tuple[Descriptor, ...]:
@@ -61,7 +62,7 @@ def shown(problem: KedgeError) -> str:
 def test_client_reads_manifest_with_one_request(tmp_path: Path) -> None:
     with open_registry() as registry:
         manifest = client_of(registry, tmp_path).get_manifest("team/app", "1.0")
-        assert manifest.digest == Digest.of(registry.manifests["team/app", "1.0"][0])  # type: ignore[union-attr]
+        assert manifest.digest == Digest.of(registry.manifests["team/app", "1.0"][0])
         (request,) = registry.server.seen("/manifests/")
         assert request.headers["accept"].count("application/vnd") == 4
         assert request.headers["user-agent"].startswith("kedge")
@@ -202,7 +203,7 @@ def test_client_strange_redirect_is_refused(tmp_path: Path, location: str) -> No
             client_of(registry, tmp_path).get_manifest("team/app", "1.0")
 
 
-@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
+@each_row("status", [408, 429, 500, 502, 503, 504])
 def test_client_retries_what_may_pass(tmp_path: Path, status: int) -> None:
     waits = Waits()
     with open_registry() as registry:
@@ -407,7 +408,7 @@ def test_client_foreign_layer_without_address_is_missing(tmp_path: Path) -> None
 def push(client: RegistryClient, data: bytes, **settings: object) -> tuple[bool, list[int]]:
     advanced: list[int] = []
     descriptor = Descriptor("application/octet-stream", Digest.of(data), len(data))
-    sent = client.upload_blob("team/new", descriptor, lambda: io.BytesIO(data), advance=advanced.append, **settings)  # type: ignore[arg-type]
+    sent = client.upload_blob("team/new", descriptor, lambda: io.BytesIO(data), advance=advanced.append, **settings)
     return sent, advanced
 
 
@@ -490,16 +491,6 @@ def mirrored(home: Path, text: str) -> dict[str, str]:
     path = home / "registries.conf"
     path.write_text(text)
     return {"CONTAINERS_REGISTRIES_CONF": str(path)}
-
-
-def test_mirror_is_asked_first_without_our_login(tmp_path: Path) -> None:
-    with open_registry(Policy(auth="bearer")) as mirror, open_registry() as registry:
-        conf = f'[[registry]]\nlocation="{registry.host}"\n[[registry.mirror]]\nlocation="{mirror.host}"\n'
-        client = client_of(registry, tmp_path, {**LOGIN, **mirrored(tmp_path, conf)})
-        with client.open_blob("team/app", get_layers(client)[0]) as stream:
-            assert b"".join(stream) == LAYER
-        assert not registry.server.log
-        assert not any(each.authorization.startswith("Basic") for each in mirror.server.log)
 
 
 def test_mirror_that_fails_is_passed_over(tmp_path: Path) -> None:

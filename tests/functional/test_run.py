@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -74,14 +73,7 @@ def test_exec_signal_that_kills_it_kills_us(runner: Runner, image: str) -> None:
 @pytest.mark.parametrize("flags", [(), ("--containall",)])
 def test_exec_signals_reach_the_program(runner: Runner, image: str, flags: tuple[str, ...]) -> None:
     script = "trap 'echo caught; exit 5' USR1; echo ready; while :; do sleep 0.05; done"
-    with subprocess.Popen(
-        runner.argv("exec", *flags, image, "sh", "-c", script),
-        env=runner.variables(),
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=runner.home,
-    ) as process:
-        assert process.stdout is not None
+    with runner.start("exec", *flags, image, "sh", "-c", script, pipes="stdout") as process:
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGUSR1)
         assert process.stdout.read() == "caught\n"
@@ -246,14 +238,8 @@ def test_exec_without_overlay_has_all_mount_points(runner: Runner, image: str) -
 
 
 def test_exec_broken_pipe_ends_the_program(runner: Runner, image: str) -> None:
-    with subprocess.Popen(
-        runner.argv("exec", image, "sh", "-c", "while :; do echo line; done"),
-        env=runner.variables(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        cwd=runner.home,
-    ) as process:
-        assert process.stdout is not None
+    words = ("exec", image, "sh", "-c", "while :; do echo line; done")
+    with runner.start(*words, pipes="stdout stderr") as process:
         process.stdout.readline()
         process.stdout.close()
         assert process.wait(20) in (-signal.SIGPIPE, 1)

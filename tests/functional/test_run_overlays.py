@@ -60,9 +60,7 @@ def write(runner: Runner, image: str, *flags: str, command: str = "echo kept > /
     indirect=["runner"],
     scope="module",
 )
-def test_exec_ext3_overlay_keeps_changes_and_is_clean(
-    runner: Runner, image: str, overlay: Path, flags: tuple[str, ...]
-) -> None:
+def test_exec_ext3_overlay_keeps_changes_and_is_clean(runner, image, overlay, flags):
     large = "echo kept > /kept; rm /etc/gone; dd if=/dev/zero of=/large bs=1000 count=200"
     write(runner, image, "--overlay", str(overlay), *flags, command=large)
     check_clean(overlay)
@@ -72,9 +70,7 @@ def test_exec_ext3_overlay_keeps_changes_and_is_clean(
     assert "Read-only file system" in done.stderr
 
 
-def test_exec_binds_out_of_one_ext3_image_twice_and_its_server_is_outside(
-    runner: Runner, image: str, overlay: Path
-) -> None:
+def test_exec_binds_out_of_one_ext3_image_twice_and_its_server_is_outside(runner, image, overlay):
     binds = ("-B", f"{overlay}:/data:image-src=/upper", "-B", f"{overlay}:/whole:image-src=/,ro")
     script = "echo kept > /data/kept; cat /whole/upper/kept; touch /whole/no; ps"
     done = runner.run("exec", "--containall", *binds, image, "sh", "-c", script)
@@ -121,9 +117,8 @@ def test_exec_has_many_readers_or_one_writer(runner: Runner, image: str, overlay
         (":ro", {":ro": "", "": "only while no other container uses it"}),
         ("", {":ro": "in use by a container that writes", "": "only while no other container uses it"}),
     ):
-        command = runner.argv("exec", "--overlay", f"{overlay}{held}", image, "sh", "-c", "echo up; cat")
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        with subprocess.Popen(command, env=runner.variables(), cwd=runner.home, text=True, **pipes) as holder:  # type: ignore[call-overload]
+        words = ("exec", "--overlay", f"{overlay}{held}", image, "sh", "-c", "echo up; cat")
+        with runner.start(*words, pipes="stdin stdout") as holder:
             assert holder.stdout.readline() == "up\n"
             for wanted, refused in others.items():
                 done = runner.run("exec", "--overlay", f"{overlay}{wanted}", image, "true")

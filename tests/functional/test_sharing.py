@@ -67,14 +67,12 @@ def key() -> str:
 
 
 def read_line(rank: Rank) -> str:
-    assert rank.stdout is not None
     line = rank.stdout.readline().strip()
     assert line or rank.poll() is None, rank.communicate()[1]
     return line
 
 
 def write_line(rank: Rank, text: str) -> None:
-    assert rank.stdin is not None
     rank.stdin.write(text + "\n")
     rank.stdin.flush()
 
@@ -101,9 +99,7 @@ def test_sharing_ranks_have_one_container(ranks: Callable[..., Rank], key: str) 
 
 
 @pytest.mark.parametrize(("other", "said"), [("", "from rank"), (" other", "Operation not permitted")])
-def test_sharing_ranks_of_one_key_read_each_others_memory(
-    ranks: Callable[..., Rank], key: str, other: str, said: str
-) -> None:
+def test_sharing_ranks_of_one_key_read_each_others_memory(ranks, key, other, said):
     first, second = ranks(key, READER), ranks(key + other, READER)
     places = [read_line(rank) for rank in (first, second)]
     write_line(first, places[1])
@@ -164,7 +160,6 @@ def test_sharing_with_process_namespace_outlasts_the_first(ranks: Callable[..., 
     seen = read_line(second).split()
     assert seen[1:] == names[1:]
     assert (int(names[0]), int(seen[0])) == (2, 3), "numbers of one namespace"
-    assert first.stdin is not None
     first.stdin.close()
     time.sleep(0.5)
     assert second.poll() is None, "the first one's end did not take it along"
@@ -290,12 +285,10 @@ def runner(request: pytest.FixtureRequest) -> Iterator[Runner]:
 def test_sharing_ranks_of_the_command_have_one_container(runner: Runner, flags: list[str]) -> None:
     image = give_to(runner, make_sandbox(runner.folder / "image"))
     script = "readlink /proc/self/ns/mnt; readlink /proc/self/ns/user; readlink /proc/self/ns/pid; cat; exit 3"
-    command = runner.argv("exec", "--sharens", *flags, str(image), "sh", "-c", script)
 
     def start() -> Rank:
-        return subprocess.Popen(
-            command, env=runner.variables(), cwd=runner.home, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        words = ("exec", "--sharens", *flags, str(image), "sh", "-c", script)
+        return runner.start(*words, pipes="stdin stdout")
 
     first = [start() for _ in range(4)]
     seen = {tuple(read_line(rank) for _ in range(3)) for rank in first}
@@ -310,7 +303,6 @@ def test_sharing_ranks_of_the_command_have_one_container(runner: Runner, flags: 
         assert {tuple(read_line(late) for _ in range(3))} == seen
         first = [first[0], late]
     for rank in first:
-        assert rank.stdin is not None
         rank.stdin.close()
         rank.stdin = None
     for rank in first:
@@ -325,10 +317,9 @@ def test_sharing_ranks_of_the_command_have_one_container(runner: Runner, flags: 
 def test_sharing_ranks_of_a_launcher_share_unasked(runner: Runner, flags: list[str], expected: int) -> None:
     """Who asks for something of its own has it."""
     image = give_to(runner, make_sandbox(runner.folder / "image"))
-    argv = runner.argv("exec", *flags, str(image), "sh", "-c", "readlink /proc/self/ns/mnt; cat")
-    variables = runner.variables({"OMPI_COMM_WORLD_LOCAL_SIZE": "2", "OMPI_MCA_ess_base_jobid": "7"})
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    ranks = [subprocess.Popen(argv, env=variables, cwd=runner.home, text=True, **pipes) for _ in range(2)]
+    words = ("exec", *flags, str(image), "sh", "-c", "readlink /proc/self/ns/mnt; cat")
+    env = {"OMPI_COMM_WORLD_LOCAL_SIZE": "2", "OMPI_MCA_ess_base_jobid": "7"}
+    ranks = [runner.start(*words, env=env, pipes="stdin stdout") for _ in range(2)]
     assert len({read_line(rank) for rank in ranks}) == expected
     for rank in ranks:
         rank.communicate(timeout=30)

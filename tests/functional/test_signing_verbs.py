@@ -43,6 +43,7 @@ from tests.builders.openpgp_keys import (
     simple_block,
 )
 from tests.builders.pem_keys import make_certificate, make_pem
+from tests.builders.rows import each_row
 from tests.builders.sif import build_sif
 from tests.fakes.http_server import FakeServer, Recorded, Reply
 from tests.requirements import require_program, require_root
@@ -108,9 +109,7 @@ def test_verify_unknown_key_says_how_to_get_it(ring: KeyRing, image: Path, capsy
     assert f"kedge key pull {EVE.fingerprint}" in capsys.readouterr().err
 
 
-def test_sign_with_a_locked_key(
-    ring: KeyRing, image: Path, typed: io.StringIO, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_sign_with_a_locked_key(ring, image, typed, monkeypatch, capsys):
     ring.add_secret([LOCKED])
     ring.add_public([LOCKED])
     before = image.read_bytes()
@@ -131,12 +130,10 @@ def test_sign_with_a_locked_key(
     assert "correct horse" not in "".join(capsys.readouterr())
 
 
-@pytest.mark.parametrize("piped", [b"\xff\xfe\n", b"x" * (1 << 20) + b"\n"], ids=["not UTF-8", "endless"])
-def test_sign_with_an_odd_passphrase_is_only_a_wrong_passphrase(
-    piped: bytes, ring: KeyRing, image: Path, tmp_path: Path
-) -> None:
+def test_sign_with_an_odd_passphrase_is_only_a_wrong_passphrase(ring: KeyRing, image: Path) -> None:
     ring.add_secret([LOCKED])
-    for environment, given in (({}, piped), ({"KEDGE_SIGN_PASSPHRASE": os.fsdecode(piped[:1000].strip())}, b"")):
+    bad, endless = b"\xff\xfe\n", b"x" * (1 << 20) + b"\n"
+    for environment, given in (({}, bad), ({"KEDGE_SIGN_PASSPHRASE": os.fsdecode(bad.strip())}, b""), ({}, endless)):
         done = subprocess.run(
             [sys.executable, "-m", "kedge", "sign", str(image)],
             input=given,
@@ -148,9 +145,7 @@ def test_sign_with_an_odd_passphrase_is_only_a_wrong_passphrase(
         assert b"the passphrase is wrong" in done.stderr
 
 
-def test_sign_with_several_keys_wants_a_choice(
-    ring: KeyRing, image: Path, typed: io.StringIO, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_sign_with_several_keys_wants_a_choice(ring, image, typed, capsys):
     ring.add_secret([EVE, LOCKED])
     assert main(["sign", str(image)]) == UsageError.exit_code
     assert EVE.fingerprint in capsys.readouterr().err
@@ -170,9 +165,7 @@ def test_sign_without_a_key(ring: KeyRing, image: Path, capsys: pytest.CaptureFi
     assert "kedge key newpair" in capsys.readouterr().err
 
 
-def test_sign_and_verify_with_pem_keys(
-    ring: KeyRing, image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_sign_and_verify_with_pem_keys(ring, image, tmp_path, monkeypatch, capsys):
     plain = make_pem(tmp_path, "ed25519")
     locked = make_pem(tmp_path, "p256", "sesame")
     monkeypatch.setenv("APPTAINER_SIGN_PASSPHRASE", "sesame")
@@ -197,7 +190,7 @@ def test_verify_with_a_certificate(ring: KeyRing, image: Path, tmp_path: Path) -
     assert main(["verify", "--certificate", str(leaf), str(image)]) == KeyUnusable.exit_code
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "status"),
     [
         (["sign", "/nonexistent.sif"], 30),
@@ -215,9 +208,7 @@ def test_verify_with_a_certificate(ring: KeyRing, image: Path, tmp_path: Path) -
         (["key", "export", "/nonexistent/x"], KeyNotFound.exit_code),
     ],
 )
-def test_verbs_refuse_with_one_status_each(
-    ring: KeyRing, image: Path, typed: io.StringIO, words: list[str], status: int
-) -> None:
+def test_verbs_refuse_with_one_status_each(ring, image, typed, words, status):
     if words[0] == "sign":
         ring.add_secret([EVE])
     assert main([str(image) if word == "IMAGE" else word for word in words]) == status
@@ -279,9 +270,7 @@ def test_key_import_refuses_a_key_that_proves_nothing(ring: KeyRing, tmp_path: P
     assert main(["key", "import", str(bare)]) == 0  # nothing new about a known key
 
 
-def test_key_global_ring_is_trusted_and_separate(
-    ring: KeyRing, image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_key_global_ring_is_trusted_and_separate(ring, image, tmp_path, capsys):
     ring.add_secret([EVE])
     main(["sign", str(image)])
     exported = tmp_path / "eve.asc"
@@ -293,9 +282,7 @@ def test_key_global_ring_is_trusted_and_separate(
     assert "[GLOBAL]" in capsys.readouterr().out
 
 
-def test_verify_honours_a_revocation_that_only_one_of_the_rings_has(
-    ring: KeyRing, image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_verify_honours_a_revocation_that_only_one_of_the_rings_has(ring, image, tmp_path, capsys):
     pair = make_pair("ed25519", 402)
     user_id = b"Mallory Test"
     named = write_packet(USER_ID, user_id) + certify(pair, user_id, flags(sig.CAN_CERTIFY | sig.CAN_SIGN))
@@ -341,9 +328,7 @@ def server() -> Iterator[tuple[KeyServer, str]]:
         yield keys, http.url
 
 
-def test_key_server_push_search_pull(
-    ring: KeyRing, server: tuple[KeyServer, str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_key_server_push_search_pull(ring, server, capsys):
     keys, url = server
     ring.add_public([EVE])
     assert main(["key", "push", "--url", url, EVE.fingerprint]) == 0
@@ -358,9 +343,7 @@ def test_key_server_push_search_pull(
     assert main(["key", "pull", "--url", url, LOCKED.fingerprint]) == KeyNotFound.exit_code
 
 
-def test_key_commands_with_json_print_one_document(
-    ring: KeyRing, tmp_path: Path, server: tuple[KeyServer, str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_key_commands_with_json_print_one_document(ring, tmp_path, server, capsys):
     _, url = server
     source = tmp_path / "eve.asc"
     source.write_bytes(armor_block(make_public(EVE)))
@@ -393,9 +376,7 @@ def test_key_server_that_sends_another_key_is_refused(ring: KeyRing, server: tup
     assert ring.load_public() == []
 
 
-def test_verify_asks_the_key_server_unless_local(
-    ring: KeyRing, image: Path, server: tuple[KeyServer, str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_verify_asks_the_key_server_unless_local(ring, image, server, capsys):
     keys, url = server
     ring.add_secret([EVE])
     main(["sign", str(image)])
@@ -408,9 +389,7 @@ def test_verify_asks_the_key_server_unless_local(
     assert ring.load_public() == []
 
 
-def test_verify_does_not_accept_a_key_that_only_the_server_vouches_for(
-    ring: KeyRing, image: Path, server: tuple[KeyServer, str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_verify_does_not_accept_a_key_that_only_the_server_vouches_for(ring, image, server, capsys):
     keys, url = server
     ring.add_secret([EVE])
     main(["sign", str(image)])

@@ -27,16 +27,7 @@ HEAVY = {
 }
 NOT_SUBMIT = {"typing", "subprocess", "threading", "signal", "selectors"}  # squeue's answer comes through a pipe
 PARTS = (
-    "registry",
-    "store",
-    "layers",
-    "formats",
-    "runtime",
-    "signing",
-    "hostpack",
-    "batchscript",
-    "localqueue",
-    "host",
+    *("registry", "store", "layers", "formats", "runtime", "signing", "hostpack", "batchscript", "localqueue", "host"),
 )
 
 

@@ -15,6 +15,7 @@ from kedge.cluster.schedulers.choose import find_backend
 from kedge.cluster.site import Site
 from kedge.errors import RequestRefused
 from tests.builders.queue_user import QueueUser
+from tests.builders.rows import each_row
 from tests.requirements import require_user_namespaces
 
 GIVEN = {
@@ -94,8 +95,8 @@ def render(scheduler: str, runtime: str, job: Job = JOB) -> str:
     return find_backend(scheduler).render(job, site, PLACE)
 
 
-@pytest.mark.parametrize("scheduler", ["slurm", "gridengine", "pbs", "local"])
-@pytest.mark.parametrize(
+@each_row("scheduler", ["slurm", "gridengine", "pbs", "local"])
+@each_row(
     ("runtime", "prefix"),
     [("kedge", "KEDGEENV_"), ("apptainer", "APPTAINERENV_"), ("singularity", "SINGULARITYENV_")],
 )

@@ -39,7 +39,6 @@ def command_of(script: str, kind: str = "init") -> list[str]:
 def start_script(script: str, kind: str = "init") -> subprocess.Popen[bytes]:
     """A script in a namespace, waited for until it has said `ready`."""
     process = subprocess.Popen(command_of(script, kind), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    assert process.stdout is not None
     line = process.stdout.readline()
     assert line == b"ready\n", line + process.stdout.read()
     return process
@@ -51,12 +50,12 @@ def read_rest(process: subprocess.Popen[bytes]) -> bytes:
 
 
 @pytest.mark.parametrize("kind", ["init", "bare"])
-@pytest.mark.parametrize("status", [0, 1, 77, 130, 143, 255])
+@pytest.mark.parametrize("status", [0, 77, 255])
 def test_supervise_status_is_the_programs(kind: str, status: int) -> None:
     assert subprocess.run(command_of(f"exit {status}", kind), check=False).returncode == status
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV, signal.SIGPIPE, signal.SIGRTMIN])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGRTMIN])
 def test_supervise_death_by_signal_is_repeated(number: int, tmp_path: Path) -> None:
     done = subprocess.run(command_of(f"kill -{int(number)} $$"), cwd=tmp_path, check=False)
     assert done.returncode == -number
@@ -69,7 +68,7 @@ def test_supervise_fault_of_a_bare_program_is_repeated() -> None:
     assert done.returncode == -signal.SIGSEGV
 
 
-@pytest.mark.parametrize("name", ["INT", "TERM", "HUP", "USR1", "USR2", "QUIT", "WINCH", "ALRM", "CONT", "IO", "34"])
+@pytest.mark.parametrize("name", ["INT", "TERM", "USR1", "WINCH", "CONT", "34"])
 def test_supervise_signals_reach_the_program_once(name: str) -> None:
     script = f"trap 'echo got' {name}; echo ready; for i in 1 2 3; do sleep 0.1; done; exit 9"
     process = start_script(script)
@@ -101,7 +100,6 @@ def test_supervise_orphans_are_waited_for_and_end_with_the_program() -> None:
 def test_supervise_zombies_do_not_stay() -> None:
     script = "for i in 1 2 3 4 5; do (true & ) ; done; sleep 0.5; echo ready; read line"
     process = subprocess.Popen(command_of(script), stdout=subprocess.PIPE, stdin=subprocess.PIPE)
-    assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
     first = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0])
     children = Path(f"/proc/{first}/task/{first}/children").read_text().split()

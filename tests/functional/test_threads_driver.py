@@ -69,9 +69,7 @@ def ask_kedge(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]
         ),
     ],
 )
-def test_threads_driver_that_is_too_old_is_told_by_number(
-    ngc: NgcSite, capfd: pytest.CaptureFixture[str], tag: str, node: tuple[str, str], words: list[str]
-) -> None:
+def test_threads_driver_that_is_too_old_is_told_by_number(ngc, capfd, tag, node, words):
     gpu, driver = node
     status, told = ask_kedge(capfd, "explain", f"{CUDA}:{tag}", "--gpu", gpu, "--driver", driver, "--check")
     assert status == WillNotRun.exit_code
@@ -110,9 +108,7 @@ def add_build(registry: FakeRegistry, requires: str) -> str:
 
 
 @about(5, 6)
-def test_threads_tag_that_was_built_anew_is_told_from_the_digest(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_threads_tag_that_was_built_anew_is_told_from_the_digest(capfd, monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     node = ("--gpu", "V100", "--driver", "460.32.03", "--arch", "amd64")
     refused = "docker, podman and enroot refuse the image on Tesla V100 with driver 460.32.03"
@@ -142,9 +138,7 @@ def test_threads_message_without_advice_is_put_in_words() -> None:
 @pytest.mark.parametrize(
     ("gpu", "driver"), [case(9, "RTX 3090", "551.78"), case(10, "GeForce RTX 4060 Laptop GPU", "550.54.14")]
 )
-def test_threads_gate_that_refuses_what_would_run(
-    ngc: NgcSite, capfd: pytest.CaptureFixture[str], gpu: str, driver: str
-) -> None:
+def test_threads_gate_that_refuses_what_would_run(ngc, capfd, gpu, driver):
     image = f"{CUDA}:12.8.1-base-ubuntu24.04"
     status, told = ask_kedge(capfd, "--json", "explain", image, "--gpu", gpu, "--driver", driver, "--check")
     verdict = json.loads(told)["verdict"]

@@ -37,9 +37,7 @@ EVERY = "5.2 6.0 6.1 7.0 7.5 8.0 8.6 9.0+PTX"
         case(22, "13.0.2.006", "580.95.05", AMPERE, "525.60.13", NO),
     ],
 )
-def test_threads_geforce_does_not_take_the_images_libcuda(
-    *, cuda: str, built_for: str, gpu: str, driver: str, outcome: str
-) -> None:
+def test_threads_geforce_does_not_take_the_images_libcuda(*, cuda, built_for, gpu, driver, outcome):
     image = read_image(
         "own/image:1", CUDA_VERSION=cuda, CUDA_DRIVER_VERSION=built_for, TORCH_CUDA_ARCH_LIST=EVERY
     )  # fmt: skip

@@ -31,7 +31,7 @@ def make_parts() -> dict[str, bytes | str | None]:
 def prepare(tree: dict[str, bytes | str | None] | None = None, **given: object) -> Additions:
     environ = {name: str(value) for name, value in given.items() if name.isupper()}
     options = {name: value for name, value in given.items() if not name.isupper()}
-    return start(make_host(tree or make_driver_tree(models=A100S), **environ), **options)  # type: ignore[arg-type]
+    return start(make_host(tree or make_driver_tree(models=A100S), **environ), **options)
 
 
 def list_cards(additions: Additions) -> list[str]:
