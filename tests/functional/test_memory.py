@@ -147,7 +147,7 @@ def small_group() -> Iterator[Path]:
 def run_inside(group: Path, folder: Path, mode: str) -> subprocess.CompletedProcess[str]:
     command = enter_group(group, [sys.executable, "-c", CHILD, str(folder), mode])
     environ = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}
-    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.root

@@ -31,7 +31,7 @@ def create(*words, cwd="/", umask=None):
 def list_folder(image, folder="/"):
     """Name: (mode, uid, gid), read by e2fsprogs."""
     program = require_program("debugfs")
-    done = subprocess.run([program, "-R", f"ls -p {folder}", str(image)], capture_output=True, text=True, check=True)
+    done = subprocess.run([program, "-R", f"ls -p {folder}", str(image)], check=True, capture_output=True, text=True)
     found = {}
     for line in done.stdout.splitlines():
         parts = line.split("/")

@@ -52,7 +52,7 @@ def command_of(place: Path, lines: str) -> list[str]:
 
 def perform(place: Path, lines: str, **environment: str) -> dict[str, object]:
     done = subprocess.run(
-        command_of(place, lines), capture_output=True, text=True, timeout=60, env=os.environ | environment, check=False
+        command_of(place, lines), env=os.environ | environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])

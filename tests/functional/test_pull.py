@@ -16,17 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.errors import (
-    AccessDenied,
-    AuthenticationFailed,
-    CorruptImage,
-    DigestMismatch,
-    HostileImage,
-    ImageNotFound,
-    NetworkFailed,
-    OutputExists,
-    UnsupportedFormat,
-)
+from kedge import errors
 from kedge.image.sources.open_local import open_sif
 from tests.builders import layers as build
 from tests.builders.images import add_rich_image, hash_file, make_config, noise
@@ -125,7 +115,7 @@ def test_pull_under_another_name_does_not_change_the_bytes(tmp_path: Path, regis
 def test_pull_offline_uses_the_store_or_says_no(tmp_path: Path, registry: FakeRegistry) -> None:
     reference = f"docker://{registry.host}/team/rich:1"
     refused = kedge("pull", "--offline", tmp_path / "a.sif", reference, cache=tmp_path / "c", check=False)
-    assert refused.returncode == ImageNotFound.exit_code
+    assert refused.returncode == errors.ImageNotFound.exit_code
     kedge("pull", tmp_path / "a.sif", reference, cache=tmp_path / "c")
     registry.server.log.clear()
     kedge("pull", "--offline", tmp_path / "b.sif", reference, cache=tmp_path / "c")
@@ -159,7 +149,7 @@ def test_pull_refuses_what_exists_before_asking(tmp_path: Path, registry: FakeRe
     (tmp_path / "x.sif").write_bytes(precious)
     reference = f"docker://{registry.host}/team/rich:1"
     done = kedge("pull", tmp_path / "x.sif", reference, cache=tmp_path / "c", check=False)
-    assert (done.returncode, registry.server.log) == (OutputExists.exit_code, [])
+    assert (done.returncode, registry.server.log) == (errors.OutputExists.exit_code, [])
     assert (tmp_path / "x.sif").read_bytes() == precious
     kedge("pull", "--force", tmp_path / "x.sif", reference, cache=tmp_path / "c")
     assert (tmp_path / "x.sif").stat().st_size > 1_000_000
@@ -185,12 +175,12 @@ def test_pull_from_a_registry_with_the_ways_of_nvcr(tmp_path: Path) -> None:
         add_rich_image(registry, "team/gated")
         reference = f"docker://{registry.host}/team/rich:1"
         refused = kedge("pull", tmp_path / "x.sif", reference, cache=tmp_path / "c", check=False)
-        assert refused.returncode == AuthenticationFailed.exit_code
+        assert refused.returncode == errors.AuthenticationFailed.exit_code
         key = {"APPTAINER_DOCKER_USERNAME": "user", "APPTAINER_DOCKER_PASSWORD": "the-key"}
         done = kedge("-v", "pull", tmp_path / "x.sif", reference, cache=tmp_path / "c", environment=key)
         gated = kedge("pull", tmp_path / "g.sif", f"docker://{registry.host}/team/gated:1", cache=tmp_path / "c",
                       environment=key, check=False)  # fmt: skip
-    assert gated.returncode in (AccessDenied.exit_code, AuthenticationFailed.exit_code)
+    assert gated.returncode in (errors.AccessDenied.exit_code, errors.AuthenticationFailed.exit_code)
     for each in (refused, done, gated):
         assert "the-key" not in each.stdout + each.stderr
 
@@ -205,8 +195,8 @@ def test_pull_resumes_a_broken_download_by_range(tmp_path: Path, registry: FakeR
 @pytest.mark.parametrize(
     ("fault", "code"),
     [
-        ({"corrupt_at": 50_000}, DigestMismatch.exit_code),
-        ({"reply": Reply(500, b"broken")}, NetworkFailed.exit_code),
+        ({"corrupt_at": 50_000}, errors.DigestMismatch.exit_code),
+        ({"reply": Reply(500, b"broken")}, errors.NetworkFailed.exit_code),
         ({"reply": Reply(200, b"<html>portal</html>", {"Content-Type": "text/html"})}, None),
     ],
 )
@@ -226,8 +216,8 @@ def test_pull_of_bad_blobs_fails_and_leaves_nothing(tmp_path, fault, code, regis
 @pytest.mark.parametrize(
     ("tar", "error"),
     [
-        (build.layer(build.file("../escape", b"x")), HostileImage),
-        (build.layer(build.file("a", b"x"))[:700], CorruptImage),
+        (build.layer(build.file("../escape", b"x")), errors.HostileImage),
+        (build.layer(build.file("a", b"x"))[:700], errors.CorruptImage),
     ],
 )
 def test_pull_refuses_hostile_layers_by_name(tmp_path: Path, tar: bytes, error: type[Exception]) -> None:
@@ -248,7 +238,7 @@ def test_pull_refuses_artifacts_that_are_no_images(tmp_path: Path) -> None:
         document = {"schemaVersion": 2, "config": config.as_json(), "layers": [layer.as_json()]}
         registry.add_manifest("team/chart", "1", json.dumps(document).encode())
         done = kedge("pull", f"docker://{registry.host}/team/chart:1", cache=tmp_path / "c", cwd=tmp_path, check=False)
-    assert done.returncode == UnsupportedFormat.exit_code
+    assert done.returncode == errors.UnsupportedFormat.exit_code
     assert "is not a container image" in done.stderr
 
 

@@ -6,19 +6,13 @@ from __future__ import annotations
 import gzip
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from kedge import errors
 from kedge.base.digest import Digest
-from kedge.errors import (
-    CorruptImage,
-    DigestMismatch,
-    ImageNotFound,
-    KedgeError,
-    NoMatchingPlatform,
-    UnsupportedFormat,
-)
 from tests.builders import layers as build
 from tests.builders.images import MACHINE, hash_file, make_config
 from tests.builders.sif import fixture_path
@@ -85,6 +79,12 @@ def check_delivered(path: Path, sif: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o755
 
 
+@pytest.fixture
+def registry() -> Iterator[FakeRegistry]:
+    with FakeRegistry() as served:
+        yield served
+
+
 def test_pull_library_image(tmp_path: Path, sif: Path) -> None:
     with FakeLibrary(sif.read_bytes()) as library:
         here = {"cache": tmp_path / "c", "cwd": tmp_path}
@@ -103,7 +103,7 @@ def test_pull_library_image(tmp_path: Path, sif: Path) -> None:
         kedge("pull", "--arch", "arm64", "--no-https", "host.sif", host, **here)
         missing = kedge(*words, "library://nothing:1", check=False, **here)
     check_delivered(tmp_path / "host.sif", sif)
-    assert missing.returncode == ImageNotFound.exit_code
+    assert missing.returncode == errors.ImageNotFound.exit_code
     assert "arm64" in missing.stderr
 
 
@@ -116,7 +116,7 @@ def test_pull_library_resumes_and_verifies(tmp_path: Path, sif: Path) -> None:
         check_delivered(tmp_path / "x.sif", sif)
         library.server.fail("imagefile", corrupt_at=400_000, times=99)
         done = kedge(*words, "--force", cache=tmp_path / "other", check=False)
-    assert done.returncode == DigestMismatch.exit_code
+    assert done.returncode == errors.DigestMismatch.exit_code
     check_delivered(tmp_path / "x.sif", sif)  # the old file is still there
 
 
@@ -131,40 +131,38 @@ def test_pull_library_without_digest_is_asked_each_time(tmp_path: Path, sif: Pat
     assert list((tmp_path / "c").rglob("images/*")) == []  # a copy that can never be used again is not kept
 
 
-def test_pull_oras_is_stored_once_and_delivered_executable(tmp_path: Path, sif: Path) -> None:
+def test_pull_oras_is_stored_once_and_delivered_executable(tmp_path: Path, sif: Path, registry: FakeRegistry) -> None:
     here = {"cache": tmp_path / "c", "cwd": tmp_path}
-    with FakeRegistry() as registry:
-        reference = f"oras://{registry.host}/sif/busybox:1"
-        kedge("push", sif, reference, **here)
-        done = kedge("pull", "--arch", "arm64", "--json", reference, umask=0o022, **here)
-        assert json.loads(done.stdout)["output"] == "busybox_1.sif"
-        registry.server.log.clear()
-        kedge("pull", "--arch", "arm64", "docker.sif", f"docker://{registry.host}/sif/busybox:1", **here)
-        assert not registry.server.seen("GET .*/blobs/")
+    reference = f"oras://{registry.host}/sif/busybox:1"
+    kedge("push", sif, reference, **here)
+    done = kedge("pull", "--arch", "arm64", "--json", reference, umask=0o022, **here)
+    assert json.loads(done.stdout)["output"] == "busybox_1.sif"
+    registry.server.log.clear()
+    kedge("pull", "--arch", "arm64", "docker.sif", f"docker://{registry.host}/sif/busybox:1", **here)
+    assert not registry.server.seen("GET .*/blobs/")
     check_delivered(tmp_path / "busybox_1.sif", sif)
     check_delivered(tmp_path / "docker.sif", sif)
     large = [path for path in (tmp_path / "c/blobs").rglob("*") if path.is_file() and path.stat().st_size > 100_000]
     assert large == [], "the user's file has the same bytes"
 
 
-def test_unpack_never_takes_a_pulled_file_and_nothing_else(tmp_path: Path, sif: Path) -> None:
+def test_unpack_never_takes_a_pulled_file_and_nothing_else(tmp_path: Path, sif: Path, registry: FakeRegistry) -> None:
     """The cache gave its only copy away: it is the pull's file that is read, as long as its bytes are the same."""
     here = {"cache": tmp_path / "c", "cwd": tmp_path, "environment": {"KEDGE_NODEDIR": str(tmp_path / "node")}}
-    with FakeRegistry() as registry:
-        reference = f"oras://{registry.host}/sif/busybox:1"
-        kedge("push", sif, reference, **here)
-        kedge("pull", "--arch", "arm64", "x.sif", reference, **here)
-        registry.server.log.clear()
-        done = kedge("unpack", "--json", "--pull", "never", reference, **here)
-        assert (Path(json.loads(done.stdout)[0]["root"]) / "bin/busybox").exists()
-        kedge("cache", "clean", "--force", "--type", "image", **here)
-        kedge("cache", "clean", "--force", "--node", **here)
-        with (tmp_path / "x.sif").open("r+b") as file:
-            file.seek(300_000)
-            file.write(b"changed")
-        done = kedge("unpack", "--pull", "never", reference, check=False, **here)
-        assert not registry.server.seen("/blobs/")
-    assert done.returncode == ImageNotFound.exit_code, done.stderr
+    reference = f"oras://{registry.host}/sif/busybox:1"
+    kedge("push", sif, reference, **here)
+    kedge("pull", "--arch", "arm64", "x.sif", reference, **here)
+    registry.server.log.clear()
+    done = kedge("unpack", "--json", "--pull", "never", reference, **here)
+    assert (Path(json.loads(done.stdout)[0]["root"]) / "bin/busybox").exists()
+    kedge("cache", "clean", "--force", "--type", "image", **here)
+    kedge("cache", "clean", "--force", "--node", **here)
+    with (tmp_path / "x.sif").open("r+b") as file:
+        file.seek(300_000)
+        file.write(b"changed")
+    done = kedge("unpack", "--pull", "never", reference, check=False, **here)
+    assert not registry.server.seen("/blobs/")
+    assert done.returncode == errors.ImageNotFound.exit_code, done.stderr
     assert "x.sif has been changed since kedge delivered it" in done.stderr
 
 
@@ -207,11 +205,11 @@ def test_pull_address_again_uses_the_store_while_the_etag_is_the_same(tmp_path: 
 @pytest.mark.parametrize(
     ("body", "headers", "expected"),
     [
-        (b"<html>log in</html>", {"Content-Type": "text/html"}, (UnsupportedFormat, "web page")),
-        (b"<!DOCTYPE html><p>log in", {}, (UnsupportedFormat, "web page")),
-        (b'{"message": "quota"}', {"Content-Type": "application/json"}, (UnsupportedFormat, "JSON")),
-        (b"", {}, (UnsupportedFormat, "empty")),
-        (b"\x7fELF" + bytes(5000), {}, (UnsupportedFormat, "ELF")),
+        (b"<html>log in</html>", {"Content-Type": "text/html"}, (errors.UnsupportedFormat, "web page")),
+        (b"<!DOCTYPE html><p>log in", {}, (errors.UnsupportedFormat, "web page")),
+        (b'{"message": "quota"}', {"Content-Type": "application/json"}, (errors.UnsupportedFormat, "JSON")),
+        (b"", {}, (errors.UnsupportedFormat, "empty")),
+        (b"\x7fELF" + bytes(5000), {}, (errors.UnsupportedFormat, "ELF")),
     ],
 )
 def test_pull_address_of_something_else(tmp_path, body, headers, expected):
@@ -224,10 +222,10 @@ def test_pull_address_of_something_else(tmp_path, body, headers, expected):
 
 def test_pull_address_gzip_and_truncated_and_missing(tmp_path: Path, sif: Path) -> None:
     data = sif.read_bytes()
-    cases: list[tuple[bytes, str, type[KedgeError]]] = [
-        (gzip.compress(data[:50_000]), "x.sif", UnsupportedFormat),
-        (data[: len(data) // 2], "x.sif", CorruptImage),
-        (data, "missing.sif", ImageNotFound),
+    cases: list[tuple[bytes, str, type[errors.KedgeError]]] = [
+        (gzip.compress(data[:50_000]), "x.sif", errors.UnsupportedFormat),
+        (data[: len(data) // 2], "x.sif", errors.CorruptImage),
+        (data, "missing.sif", errors.ImageNotFound),
     ]
     for body, name, error in cases:
         with FileServer(body) as files:
@@ -261,12 +259,11 @@ def test_pull_address_passwords_and_tokens_are_never_shown_or_kept(tmp_path: Pat
         assert "t0ken" not in text
 
 
-def test_pull_of_another_architecture_is_said_or_refused(tmp_path: Path) -> None:
+def test_pull_of_another_architecture_is_said_or_refused(tmp_path: Path, registry: FakeRegistry) -> None:
     tar = build.layer(build.file("hello", b"x"))
-    with FakeRegistry() as registry:
-        registry.add_image("team/other", "1", [build.compress(tar)], make_config([tar], {}, OTHER))
-        words = ("pull", "--arch", OTHER, tmp_path / "other.sif", f"docker://{registry.host}/team/other:1")
-        kedge(*words, cache=tmp_path / "first")
+    registry.add_image("team/other", "1", [build.compress(tar)], make_config([tar], {}, OTHER))
+    words = ("pull", "--arch", OTHER, tmp_path / "other.sif", f"docker://{registry.host}/team/other:1")
+    kedge(*words, cache=tmp_path / "first")
     here = {"cache": tmp_path / "c", "cwd": tmp_path}
     with FileServer((tmp_path / "other.sif").read_bytes()) as files:
         url = f"{files.server.url}/x.sif"
@@ -275,7 +272,7 @@ def test_pull_of_another_architecture_is_said_or_refused(tmp_path: Path) -> None
             assert f"is for {OTHER}" in done.stderr
         for cache in ("c", "empty"):
             done = kedge("pull", "--arch", MACHINE, "no.sif", url, cache=tmp_path / cache, cwd=tmp_path, check=False)
-            assert done.returncode == NoMatchingPlatform.exit_code
+            assert done.returncode == errors.NoMatchingPlatform.exit_code
             assert not (tmp_path / "no.sif").exists()
         silent = kedge("pull", "--arch", OTHER, "yes.sif", url, **here)
     assert "is for" not in silent.stderr
@@ -285,7 +282,7 @@ def test_pull_of_another_architecture_is_said_or_refused(tmp_path: Path) -> None
 def test_pull_files_offline(tmp_path: Path) -> None:
     for reference in ("http://127.0.0.1:1/x.sif", "library://a:1"):
         done = kedge("pull", "--offline", reference, cache=tmp_path / "c", cwd=tmp_path, check=False)
-        assert done.returncode == ImageNotFound.exit_code
+        assert done.returncode == errors.ImageNotFound.exit_code
 
 
 def add_foreign(registry: FakeRegistry, urls: list[str]) -> tuple[bytes, str]:
@@ -316,7 +313,7 @@ def test_pull_compares_a_foreign_layer_with_its_digest(tmp_path: Path) -> None:
         blob, reference = add_foreign(registry, [f"{files.server.url}/layer"])
         files.data = blob[:4] + b"\x01" + blob[5:]  # another time in the header: sound, but other bytes
         done = kedge("pull", tmp_path / "x.sif", reference, cache=tmp_path / "c", check=False)
-    assert done.returncode == DigestMismatch.exit_code
+    assert done.returncode == errors.DigestMismatch.exit_code
     assert not (tmp_path / "x.sif").exists()
 
 
@@ -324,6 +321,6 @@ def test_pull_names_the_address_that_lacks_a_foreign_layer(tmp_path: Path) -> No
     with FakeRegistry() as registry, FileServer(b"") as files:
         _, reference = add_foreign(registry, [f"{files.server.url}/missing.sif"])
         done = kedge("pull", tmp_path / "x.sif", reference, cache=tmp_path / "c", check=False)
-    assert done.returncode == ImageNotFound.exit_code
+    assert done.returncode == errors.ImageNotFound.exit_code
     assert "is kept outside the registry; the answer there is 404" in done.stderr
     assert f"{files.server.url}/missing.sif" in done.stderr

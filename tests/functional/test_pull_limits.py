@@ -75,7 +75,7 @@ class Account:
         }  # fmt: skip
         argv = enter_group(group, argv) if group is not None else argv
         return subprocess.run(
-            argv, env=environment, cwd=self.home, capture_output=True, text=True, timeout=200, check=False
+            argv, env=environment, cwd=self.home, timeout=200, capture_output=True, text=True, check=False
         )
 
 

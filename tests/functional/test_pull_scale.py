@@ -37,7 +37,7 @@ def pull_measured(reference: str, folder: Path, *words: str) -> tuple[int, float
     argv = [sys.executable, "-c", MEASURE, sys.executable, "-m", "kedge", "-q", "pull", *words, "x.sif", reference]
     environment = {**os.environ, "KEDGE_CACHEDIR": str(folder / "cache")}
     begin = time.monotonic()
-    done = subprocess.run(argv, cwd=folder, env=environment, capture_output=True, text=True, timeout=280, check=False)
+    done = subprocess.run(argv, cwd=folder, env=environment, timeout=280, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return int(done.stdout) << 10, time.monotonic() - begin
 

@@ -318,7 +318,7 @@ def pull_as_user(home: Path, cache: Path, *words: str | Path) -> subprocess.Comp
         "KEDGE_CACHEDIR": str(cache), "KEDGE_TMPDIR": str(home / "tmp"), "PYTHONDONTWRITEBYTECODE": "1",
     }  # fmt: skip
     argv = [*user, sys.executable, "-m", "kedge", "pull", *map(str, words)]
-    return subprocess.run(argv, env=environment, cwd=home, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(argv, env=environment, cwd=home, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.root

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,13 @@ from tests.builders.images import add_rich_image
 from tests.builders.rows import each_row
 from tests.builders.warm_kedge import kedge
 from tests.fakes.registry import FakeRegistry
+
+
+@pytest.fixture
+def registry() -> Iterator[FakeRegistry]:
+    with FakeRegistry() as served:
+        add_rich_image(served)
+        yield served
 
 
 @each_row("reference", ["host:sh", "docker-daemon:a:1", "library:a/b/c", "ubuntu:22.04", "127.0.0.1:1/team/a:1"])
@@ -38,11 +46,9 @@ def test_architecture_of_programs_of_this_machine_cannot_be_chosen(tmp_path: Pat
     kedge("pull", "--arch", os.uname().machine, tmp_path / "x.sif", "host:sh", cache=tmp_path / "c")
 
 
-def test_build_takes_an_archive_with_a_relative_path(tmp_path: Path) -> None:
+def test_build_takes_an_archive_with_a_relative_path(tmp_path: Path, registry: FakeRegistry) -> None:
     here = {"cache": tmp_path / "c", "cwd": tmp_path}
-    with FakeRegistry() as registry:
-        add_rich_image(registry)
-        kedge("pull", "docker-archive:rel.tar", f"docker://{registry.host}/team/rich:1", **here)
+    kedge("pull", "docker-archive:rel.tar", f"docker://{registry.host}/team/rich:1", **here)
     kedge("shim", "install", "--dir", "bin", **here)
     environment = {**os.environ, "KEDGE_CACHEDIR": str(tmp_path / "c")}
     for name, slashes in (("x.sif", ""), ("y.sif", "//")):
@@ -52,28 +58,24 @@ def test_build_takes_an_archive_with_a_relative_path(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [["--link-mode", "hardlink"], ["--link-mode", "copy"], ["--sandbox"], []])
-def test_a_pulled_file_has_the_time_of_the_pull(tmp_path: Path, words: list[str]) -> None:
+def test_a_pulled_file_has_the_time_of_the_pull(tmp_path: Path, words: list[str], registry: FakeRegistry) -> None:
     """make compares times: a target that stays older than what it depends on is pulled for ever."""
-    with FakeRegistry() as registry:
-        add_rich_image(registry)
-        reference = f"docker://{registry.host}/team/rich:1"
-        kedge("pull", *words, tmp_path / "first", reference, cache=tmp_path / "c")
-        for path in (tmp_path / "c").rglob("*.sif"):
-            os.utime(path, (time.time() - 1000, time.time() - 1000))
-        depends = tmp_path / "Makefile"
-        depends.write_text("")
-        kedge("pull", *words, tmp_path / "second", reference, cache=tmp_path / "c")
+    reference = f"docker://{registry.host}/team/rich:1"
+    kedge("pull", *words, tmp_path / "first", reference, cache=tmp_path / "c")
+    for path in (tmp_path / "c").rglob("*.sif"):
+        os.utime(path, (time.time() - 1000, time.time() - 1000))
+    depends = tmp_path / "Makefile"
+    depends.write_text("")
+    kedge("pull", *words, tmp_path / "second", reference, cache=tmp_path / "c")
     assert (tmp_path / "second").stat().st_mtime >= depends.stat().st_mtime
 
 
 @pytest.mark.parametrize(("words", "statuses"), [(["--last-wins"], [0, 0]), ([], [0, OutputExists.exit_code])])
-def test_two_pulls_to_one_file_at_once(tmp_path: Path, words: list[str], statuses: list[int]) -> None:
+def test_two_pulls_to_one_file_at_once(tmp_path, words, statuses, registry):
     """Workflow tools start them through the shims, and Apptainer refuses neither."""
-    with FakeRegistry() as registry:
-        add_rich_image(registry)
-        registry.server.fail("GET .*/manifests/", times=2, delay=3.0)  # until both have seen that there is no file
-        argv = [sys.executable, "-m", "kedge", "pull", *words, "x.sif", f"docker://{registry.host}/team/rich:1"]
-        environment = {**os.environ, "KEDGE_CACHEDIR": str(tmp_path / "c")}
-        pulls = [subprocess.Popen(argv, cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL) for _ in range(2)]
-        assert sorted(pull.wait(120) for pull in pulls) == statuses
+    registry.server.fail("GET .*/manifests/", times=2, delay=3.0)  # until both have seen that there is no file
+    argv = [sys.executable, "-m", "kedge", "pull", *words, "x.sif", f"docker://{registry.host}/team/rich:1"]
+    environment = {**os.environ, "KEDGE_CACHEDIR": str(tmp_path / "c")}
+    pulls = [subprocess.Popen(argv, cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL) for _ in range(2)]
+    assert sorted(pull.wait(120) for pull in pulls) == statuses
     kedge("inspect", tmp_path / "x.sif", cache=tmp_path / "c")

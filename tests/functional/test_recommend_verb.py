@@ -209,12 +209,7 @@ def test_recommend_where_too_little_is_known_names_what_is_missing(ngc, capsys, 
 
 @pytest.mark.parametrize(
     ("here", "named", "runs"),
-    [
-        ("x86_64", "", True),
-        ("aarch64", "", False),
-        ("aarch64", "amd64", True),
-        ("x86_64", "arm64", False),
-    ],
+    [("x86_64", "", True), ("aarch64", "", False), ("aarch64", "amd64", True), ("x86_64", "arm64", False)],
 )
 def test_explain_tags_and_recommend_judge_a_named_gpu_for_one_processor(ngc, capsys, here, named, *, runs):
     """Images for arm64 have no kernels for a T4: by --arch, or else by the machine that asks."""

@@ -8,6 +8,7 @@ import os
 import pty
 import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,9 @@ def test_record_says_what_ran_how_it_ended_and_what_it_used(runner: Runner, imag
 
 
 def test_record_without_a_file_name_goes_to_this_directory(runner: Runner, image: str) -> None:
+    began = time.monotonic()
     done = runner.run("exec", "--record", image, "true")
+    assert time.monotonic() - began < 15, "nobody waits for a watcher"
     (place,) = runner.home.glob("kedge-run-*.json")
     assert done.stderr == f"kedge: record: {place}\n"
     assert read(place)["exit"]["status"] == 0

@@ -9,15 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from kedge import errors
 from kedge.base.digest import Digest
-from kedge.errors import (
-    CorruptImage,
-    ImageNotFound,
-    InvalidSetting,
-    NetworkFailed,
-    RegistryProtocolError,
-    UnsupportedFormat,
-)
 from kedge.image.registry.download import download_url, open_url
 from kedge.image.registry.library import LibraryClient, find_library
 from kedge.image.registry.secret import Secret
@@ -90,7 +83,7 @@ def test_library_image_is_described_and_read_by_range(tmp_path: Path) -> None:
 def test_library_strange_descriptions_are_refused(tmp_path: Path, body: bytes) -> None:
     with FakeLibrary() as library:
         library.server.fail("/v1/images", reply=Reply(200, body))
-        with pytest.raises(RegistryProtocolError):
+        with pytest.raises(errors.RegistryProtocolError):
             LibraryClient(library.server.url, transport(tmp_path)).describe("a", "amd64")
 
 
@@ -110,7 +103,7 @@ def test_library_is_found_in_remote_yaml_and_its_token_stays_there(tmp_path: Pat
 
 
 def test_library_none_set_up_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(InvalidSetting, match="no library server") as caught:
+    with pytest.raises(errors.InvalidSetting, match="no library server") as caught:
         find_library(transport(tmp_path), tmp_path)
     assert "https://library.sylabs.io" in (caught.value.hint or "")
 
@@ -173,7 +166,7 @@ def test_download_from_the_start_again_and_again_ends(tmp_path: Path) -> None:
     with FakeServer(lambda _request: Reply(200, bytes(5000))) as server:  # it knows no ranges
         server.fail("GET", times=99, cut_at=3000)
         advanced: list[int] = []
-        with pytest.raises(NetworkFailed, match="broke after"):
+        with pytest.raises(errors.NetworkFailed, match="broke after"):
             download_url(transport(tmp_path), f"{server.url}/f", io.BytesIO(), announce=lambda _: advanced.append)
         assert len(server.log) <= 6
         assert sum(advanced) <= 5000
@@ -182,7 +175,7 @@ def test_download_from_the_start_again_and_again_ends(tmp_path: Path) -> None:
 def test_download_that_never_gets_on_ends(tmp_path: Path) -> None:
     with FakeLibrary() as library:
         library.storage.fail("GET", times=99, cut_at=0)
-        with pytest.raises(NetworkFailed, match="broke after 0"):
+        with pytest.raises(errors.NetworkFailed, match="broke after 0"):
             download_url(transport(tmp_path), f"{library.storage.url}/f", io.BytesIO())
         assert len(library.storage.log) == 5
 
@@ -190,11 +183,11 @@ def test_download_that_never_gets_on_ends(tmp_path: Path) -> None:
 def test_download_limit_and_missing_and_web_page(tmp_path: Path) -> None:
     with FakeLibrary() as library:
         url = f"{library.storage.url}/f"
-        with pytest.raises(CorruptImage, match="longer than the 1000 bytes"):
+        with pytest.raises(errors.CorruptImage, match="longer than the 1000 bytes"):
             download_url(transport(tmp_path), url, io.BytesIO(), limit=1000)
         library.storage.fail("GET", reply=Reply(404))
-        with pytest.raises(ImageNotFound, match="no file at"):
+        with pytest.raises(errors.ImageNotFound, match="no file at"):
             open_url(transport(tmp_path), url + "?sig=secret-sig")
         library.storage.fail("GET", reply=Reply(200, b"<html>", {"Content-Type": "text/html"}))
-        with pytest.raises(UnsupportedFormat, match="web page"):
+        with pytest.raises(errors.UnsupportedFormat, match="web page"):
             open_url(transport(tmp_path), url)

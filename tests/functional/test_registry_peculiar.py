@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,12 @@ def hide_from_strangers(registry: FakeRegistry, status: int) -> None:
     registry.server.answer = answer
 
 
+@pytest.fixture
+def registry() -> Iterator[FakeRegistry]:
+    with FakeRegistry() as served:
+        yield served
+
+
 @pytest.mark.parametrize("auth", ["basic", "bearer"])
 @pytest.mark.parametrize("status", [403, 404])
 def test_client_logs_in_where_images_are_hidden_from_strangers(tmp_path: Path, auth: str, status: int) -> None:
@@ -48,12 +55,11 @@ def test_client_logs_in_where_images_are_hidden_from_strangers(tmp_path: Path, a
         assert client_of(registry, tmp_path, LOGIN).get_manifest("team/app", "1.0").digest == expected
 
 
-def test_client_without_login_does_not_ask_twice_for_what_is_missing(tmp_path: Path) -> None:
-    with FakeRegistry() as registry:
-        registry.add_image("team/app", "1.0", [b"layer"])
-        with pytest.raises(ImageNotFound):
-            client_of(registry, tmp_path).get_manifest("team/app", "2.0")
-        assert len(registry.server.seen("GET /v2/.+")) == 1
+def test_client_without_login_does_not_ask_twice_for_what_is_missing(tmp_path: Path, registry: FakeRegistry) -> None:
+    registry.add_image("team/app", "1.0", [b"layer"])
+    with pytest.raises(ImageNotFound):
+        client_of(registry, tmp_path).get_manifest("team/app", "2.0")
+    assert len(registry.server.seen("GET /v2/.+")) == 1
 
 
 def test_client_login_that_is_right_but_may_not_read_is_not_called_wrong(tmp_path: Path) -> None:
@@ -84,20 +90,18 @@ def test_upload_goes_on_where_no_token_is_given_for_the_mount(tmp_path: Path) ->
         assert client.upload_blob("team/new", LARGE, lambda: io.BytesIO(LAYER), "other/base") is True
 
 
-def test_upload_that_never_advances_is_given_up(tmp_path: Path) -> None:
-    with FakeRegistry() as registry:
-        reply = Reply(202, headers={"Location": "/v2/team/new/blobs/uploads/x?state=0", "Range": "0-0"})
-        registry.server.fail("PATCH", times=50, reply=reply)
-        with pytest.raises(RegistryProtocolError, match="stores none of them"):
-            client_of(registry, tmp_path).upload_blob("team/new", LARGE, lambda: io.BytesIO(LAYER))
-        assert len(registry.server.seen("PATCH")) < 10
+def test_upload_that_never_advances_is_given_up(tmp_path: Path, registry: FakeRegistry) -> None:
+    reply = Reply(202, headers={"Location": "/v2/team/new/blobs/uploads/x?state=0", "Range": "0-0"})
+    registry.server.fail("PATCH", times=50, reply=reply)
+    with pytest.raises(RegistryProtocolError, match="stores none of them"):
+        client_of(registry, tmp_path).upload_blob("team/new", LARGE, lambda: io.BytesIO(LAYER))
+    assert len(registry.server.seen("PATCH")) < 10
 
 
-def test_upload_needs_no_head(tmp_path: Path) -> None:
-    with FakeRegistry() as registry:
-        registry.server.fail("HEAD", times=9, reply=Reply(405))
-        client = client_of(registry, tmp_path)
-        assert client.upload_blob("team/new", LARGE, lambda: io.BytesIO(LAYER)) is True
+def test_upload_needs_no_head(tmp_path: Path, registry: FakeRegistry) -> None:
+    registry.server.fail("HEAD", times=9, reply=Reply(405))
+    client = client_of(registry, tmp_path)
+    assert client.upload_blob("team/new", LARGE, lambda: io.BytesIO(LAYER)) is True
 
 
 def test_has_blob_asks_for_the_right_to_push(tmp_path: Path) -> None:

@@ -405,7 +405,7 @@ def test_trying_namespaces_leaves_the_caller_outside() -> None:
         "assert os.readlink('/proc/self/ns/user') == before"
     )
     plain = [sys.executable, "-c", code]
-    assert subprocess.run(plain, capture_output=True, text=True, check=True).stdout == "can\n"
+    assert subprocess.run(plain, check=True, capture_output=True, text=True).stdout == "can\n"
     if os.uname().machine in ("x86_64", "aarch64"):
         refused = [sys.executable, "-c", _FILTER, "mount", "13", *plain]
-        assert subprocess.run(refused, capture_output=True, text=True, check=True).stdout == "13\n"
+        assert subprocess.run(refused, check=True, capture_output=True, text=True).stdout == "13\n"

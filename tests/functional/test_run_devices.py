@@ -37,9 +37,7 @@ class Place:
         }
         options = list(words[: words.index("--")])
         command = [sys.executable, "-m", "kedge", "exec", *options, str(self.image), *words[words.index("--") + 1 :]]
-        return subprocess.run(
-            command, cwd=self.folder, env=environ, capture_output=True, text=True, timeout=120, check=False
-        )
+        return subprocess.run(command, cwd=self.folder, env=environ, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")

@@ -228,9 +228,9 @@ def test_sharing_launch_of_hydra_is_known_below_a_script() -> None:
         subprocess.run(
             ["/bin/sh", "-c", f'{script} "$0" -c "$1"; exit $?', sys.executable, code],
             env={**os.environ, "MPI_LOCALRANKID": str(rank)},
+            check=True,
             capture_output=True,
             text=True,
-            check=True,
         ).stdout.strip()
         for rank, script in enumerate(["", '/bin/sh -c \'"$0" "$@"; exit $?\''])
     ]

@@ -58,7 +58,7 @@ def run_rounds(case: str, rounds: int, registry: FakeRegistry, folder: Path) -> 
     words = write_words(case, registry, folder)
     program = [sys.executable, "-m", "tests.programs.signal_rounds", str(folder / "rounds"), str(rounds), str(SEED)]
     done = subprocess.run(
-        [*program, PLACES, *words], cwd=REPOSITORY, capture_output=True, text=True, timeout=7200, check=False
+        [*program, PLACES, *words], cwd=REPOSITORY, timeout=7200, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     *wrong, last = done.stdout.splitlines()

@@ -133,7 +133,7 @@ def make_packages(folder: Path) -> dict[str, bytes]:
 
 def ask_compiler(question: str, name: str) -> str:
     done = subprocess.run(
-        [require_program("gcc"), f"-print-{question}={name}"], capture_output=True, text=True, check=True
+        [require_program("gcc"), f"-print-{question}={name}"], check=True, capture_output=True, text=True
     )
     return done.stdout.strip()
 

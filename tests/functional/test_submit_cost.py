@@ -53,9 +53,9 @@ def list_modules(environment: dict[str, str], *argv: str) -> set[str]:
         [sys.executable, "-X", "importtime", *argv],
         env=environment,
         cwd=environment["HOME"],
+        check=True,
         capture_output=True,
         text=True,
-        check=True,
     )
     return {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
 
@@ -68,9 +68,9 @@ def list_loaded(environment: dict[str, str], *words: str) -> set[str]:
         [sys.executable, "-c", f"import sys\n{start}\n{show}", *words],
         env=environment,
         cwd=environment["HOME"],
+        check=True,
         capture_output=True,
         text=True,
-        check=True,
     )
     return set(done.stderr.splitlines()[-1].split())
 

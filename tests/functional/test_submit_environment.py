@@ -97,8 +97,7 @@ def render(scheduler: str, runtime: str, job: Job = JOB) -> str:
 
 @each_row("scheduler", ["slurm", "gridengine", "pbs", "local"])
 @each_row(
-    ("runtime", "prefix"),
-    [("kedge", "KEDGEENV_"), ("apptainer", "APPTAINERENV_"), ("singularity", "SINGULARITYENV_")],
+    ("runtime", "prefix"), [("kedge", "KEDGEENV_"), ("apptainer", "APPTAINERENV_"), ("singularity", "SINGULARITYENV_")]
 )
 def test_every_runtime_is_asked_in_its_own_words(scheduler: str, runtime: str, prefix: str) -> None:
     text = render(scheduler, runtime)

@@ -223,7 +223,7 @@ def test_supervise_terminal_stop_and_continue(program: str) -> None:
 def test_supervise_modules_on_the_way_of_a_start_are_lean(module: str) -> None:
     code = f"import sys; sys.path[:0] = sys.argv[1:]; import kedge.container.processes.{module}; print(*sys.modules)"
     done = subprocess.run(
-        [sys.executable, "-SI", "-c", code, str(REPOSITORY / "src")], capture_output=True, text=True, check=True
+        [sys.executable, "-SI", "-c", code, str(REPOSITORY / "src")], check=True, capture_output=True, text=True
     )
     heavy = {"typing", "re", "enum", "signal", "dataclasses", "json", "pathlib", "collections", "kedge.errors"}
     assert not heavy & set(done.stdout.split())
