@@ -58,15 +58,15 @@ def test_probe_finds_silent_singletons(runner, images, launcher, family, hint):
 def test_probe_pi_is_the_same_on_any_number_of_ranks(runner: Runner, images: dict[str, Path]) -> None:
     answers = [
         value["pi"]
-        for family, ranks in (("openmpi", 1), ("openmpi", 2), ("mpich", 4), ("openmpi", 8))
+        for family, ranks in (("openmpi", 1), ("openmpi", 3), ("mpich", 4))
         for value in read_lines(launch(runner, family, ranks, images[family], "pi", "--intervals", "1000000"))
     ]
-    assert len(answers) == 4
+    assert len(answers) == 3
     assert len(set(answers)) == 1
     assert abs(answers[0] - 3.141592653589793) < 1e-12
 
 
-@pytest.mark.parametrize("ranks", [4, pytest.param(64, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("ranks", [4, pytest.param(64, marks=pytest.mark.long)])
 def test_probe_ranks_of_a_node_share_namespaces_and_read_each_other(runner, images, ranks):
     values = list(read_lines(launch(runner, "openmpi", ranks, images["openmpi"], "cma")))
     expected = [(rank, (rank + 1) % ranks) for rank in range(ranks)]

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -244,15 +245,9 @@ def test_pull_refuses_artifacts_that_are_no_images(tmp_path: Path) -> None:
 
 def test_six_pulls_at_once_download_once(tmp_path: Path, registry: FakeRegistry) -> None:
     registry.server.fail("GET .*/blobs/", times=1000, delay=0.3)  # long enough that all are under way together
-    environment = {**os.environ, "KEDGE_CACHEDIR": str(tmp_path / "c")}
-    argv = [sys.executable, "-m", "kedge", "pull", "-q"]
-    reference = f"docker://{registry.host}/team/rich:1"
-    running = [
-        subprocess.Popen([*argv, str(tmp_path / f"{n}.sif"), reference], env=environment, stderr=subprocess.PIPE)
-        for n in range(6)
-    ]
-    ended = [(process.communicate()[1], process.returncode) for process in running]
-    assert [end for end in ended if end[1]] == []
+    words = [("pull", "-q", tmp_path / f"{n}.sif", f"docker://{registry.host}/team/rich:1") for n in range(6)]
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(lambda each: kedge(*each, cache=tmp_path / "c"), words))
     fetched = [each.path for each in registry.server.seen("GET .*/blobs/")]
     assert len(fetched) == len(set(fetched)) == 4  # three layers and the config, each once
     assert len({hash_file(tmp_path / f"{n}.sif") for n in range(6)}) == 1

@@ -97,40 +97,30 @@ def test_pull_goes_around_a_store_that_is_too_small(registry: FakeRegistry, tmp_
 
 
 @pytest.mark.root
-def test_pull_is_refused_before_the_download_where_the_store_and_the_way_around_are_too_small(registry, tmp_path):
+def test_pull_is_refused_before_the_download_where_the_store_and_the_way_around_it_are_too_small(registry, tmp_path):
     reference = add_large_image(registry, 12 * MEBIBYTE)
     with small_memory(tmp_path / "disk", 10 * MEBIBYTE) as disk:
-        words = ("pull", "--json", "--tmpdir", disk, tmp_path / "x.sif", reference)
-        done = kedge(*words, cache=disk / "cache", check=False)
+        here = {"cache": disk / "cache", "check": False}
+        around = kedge("pull", "--json", "--tmpdir", disk, tmp_path / "x.sif", reference, **here)
+        there = kedge("pull", disk / "x.sif", reference, **here)
         assert [name for name in files_below(disk) if not name.startswith("cache/")] == []
     assert not registry.server.seen("GET .*/blobs/")
-    assert done.returncode == NoSpace.exit_code
-    (warned,) = [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
+    assert not (tmp_path / "x.sif").exists()
+    for done in (around, there):
+        assert done.returncode == NoSpace.exit_code, done.stderr
+        assert re.search(FULL_CACHE, done.stderr)
+    (warned,) = [line for line in around.stderr.splitlines() if line.startswith("warning: ")]
     needed = re.search(r"needs about ([0-9.]+) MB", warned)
     assert needed is not None
     assert float(needed[1]) > 20, "the layer and the image would both be in the store"
-    assert re.search(FULL_CACHE, warned)
     assert "KEDGE_CACHEDIR=" in warned
-    answer = json.loads(done.stdout)
+    answer = json.loads(around.stdout)
     assert 12 * MEBIBYTE < int(answer["context"]["needed"]) < 14 * MEBIBYTE, "the layer alone"
     assert int(answer["context"]["usable"]) <= 10 * MEBIBYTE
     assert "--tmpdir " in answer["hint"]
-    assert not (tmp_path / "x.sif").exists()
-
-
-@pytest.mark.root
-def test_pull_is_refused_before_the_download_where_the_store_and_the_target_are_too_small(registry, tmp_path):
-    reference = add_large_image(registry, 12 * MEBIBYTE)
-    with small_memory(tmp_path / "disk", 10 * MEBIBYTE) as disk:
-        done = kedge("pull", disk / "x.sif", reference, cache=disk / "cache", check=False)
-        assert [name for name in files_below(disk) if not name.startswith("cache/")] == []
-    assert not registry.server.seen("GET .*/blobs/")
-    assert done.returncode == NoSpace.exit_code, done.stderr
-    assert re.search(FULL_CACHE, done.stderr)
-    assert re.search(
-        r"kedge: the pull .* needs about [0-9.]+ MB in .*disk, which has only 10[0-9.]* MB free", done.stderr
-    )
-    assert "--dir " in done.stderr
+    lacks = r"kedge: the pull .* needs about [0-9.]+ MB in .*disk, which has only 10[0-9.]* MB free"
+    assert re.search(lacks, there.stderr)
+    assert "--dir " in there.stderr
 
 
 @pytest.mark.root

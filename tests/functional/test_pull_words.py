@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -74,8 +74,8 @@ def test_a_pulled_file_has_the_time_of_the_pull(tmp_path: Path, words: list[str]
 def test_two_pulls_to_one_file_at_once(tmp_path, words, statuses, registry):
     """Workflow tools start them through the shims, and Apptainer refuses neither."""
     registry.server.fail("GET .*/manifests/", times=2, delay=3.0)  # until both have seen that there is no file
-    argv = [sys.executable, "-m", "kedge", "pull", *words, "x.sif", f"docker://{registry.host}/team/rich:1"]
-    environment = {**os.environ, "KEDGE_CACHEDIR": str(tmp_path / "c")}
-    pulls = [subprocess.Popen(argv, cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL) for _ in range(2)]
-    assert sorted(pull.wait(120) for pull in pulls) == statuses
+    pull = ("pull", *words, "x.sif", f"docker://{registry.host}/team/rich:1")
+    with ThreadPoolExecutor(2) as pool:
+        pulls = pool.map(lambda _: kedge(*pull, cache=tmp_path / "c", cwd=tmp_path, check=False), range(2))
+    assert sorted(each.returncode for each in pulls) == statuses
     kedge("inspect", tmp_path / "x.sif", cache=tmp_path / "c")

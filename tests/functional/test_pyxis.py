@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -120,19 +120,9 @@ def test_pyxis_get_again_is_served_with_the_registry_stopped(tmp_path: Path) -> 
 @pytest.mark.parametrize("nodes", [4, pytest.param(8, marks=pytest.mark.long)])
 def test_pyxis_get_by_many_nodes_at_once_imports_once(tmp_path: Path, nodes: int, registry: FakeRegistry) -> None:
     uri = f"docker://{registry.host}#team/rich:1"
-    argv = [sys.executable, "-m", "kedge", "pyxis", "get", uri]
-    running = [
-        subprocess.Popen(
-            argv,
-            env={**os.environ, **STEP, "KEDGE_CACHEDIR": str(tmp_path / "c"), "SLURMD_NODENAME": f"node{number}"},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for number in range(nodes)
-    ]
-    paths = [Path(process.communicate(timeout=120)[0].strip()) for process in running]
+    with ThreadPoolExecutor(nodes) as pool:
+        paths = list(pool.map(lambda number: get(uri, tmp_path / "c", SLURMD_NODENAME=f"node{number}"), range(nodes)))
     fetched = [each.path for each in registry.server.log if "/blobs/" in each.path]
-    assert [process.returncode for process in running] == [0] * nodes
     assert len(set(paths)) == nodes
     assert len({path.stat().st_ino for path in paths}) == 1
     assert len(fetched) == len(set(fetched)) == 4  # three layers and a config, each once

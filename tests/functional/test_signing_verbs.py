@@ -9,7 +9,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from kedge.image.trust.keyring import KeyRing
 from kedge.image.trust.openpgp import signature as sig
 from kedge.image.trust.openpgp.keys import armor_block, make_public, read_keys
 from kedge.image.trust.openpgp.packets import USER_ID, write_packet
+from tests.builders.containers import Runner, give_to, warm_runner
 from tests.builders.openpgp_keys import (
     assemble,
     certify,
@@ -38,8 +38,8 @@ from tests.builders.pem_keys import make_certificate, make_pem
 from tests.builders.rows import each_row
 from tests.builders.sif import build_sif
 from tests.fakes.http_server import FakeServer, Recorded, Reply
-from tests.requirements import require_program, require_root
 
+runner = warm_runner
 EVE = simple_block(make_pair("ed25519", 401, created=1_700_000_000))
 LOCKED = rsa_block("Locked", "correct horse")
 
@@ -407,40 +407,17 @@ def test_key_server_failure_is_said(ring: KeyRing) -> None:
         assert main(["key", "search", "--url", http.url, "x"]) == errors.NetworkFailed.exit_code
 
 
-@pytest.mark.root
-def test_verbs_as_an_ordinary_user() -> None:
-    require_root()
-    with tempfile.TemporaryDirectory() as name:  # not below pytest's directory, which others may not enter
-        folder = Path(name)
-        image, ring = folder / "image.sif", KeyRing(folder / "keys")
-        image.write_bytes(build_sif([(DataType.DEFFILE, b"from: x\n", b"")]))
-        ring.add_secret([EVE])
-        ring.add_public([EVE])
-        shutil.copy(image, folder / "closed.sif")
-        for path in (folder, *folder.rglob("*")):
-            os.chown(path, 1501, 1501)
-        (folder / "closed.sif").chmod(0)
-        for words in (
-            ["sign", "image.sif"],
-            ["verify", "--local", "image.sif"],
-            ["key", "remove", "-b", EVE.fingerprint],
-        ):
-            done = run_as_user(folder, *words)
-            assert done.returncode == 0, done.stderr
-        done = run_as_user(folder, "verify", "closed.sif")
-        assert done.returncode == 30
-        assert "Permission denied" in done.stderr
-
-
-def run_as_user(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    source = str(Path(__file__).resolve().parents[2] / "src")
-    environ = {
-        "PATH": os.environ["PATH"],
-        "PYTHONPATH": source,
-        "HOME": str(folder),
-        "APPTAINER_KEYSDIR": str(folder / "keys"),
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
-    user = [require_program("setpriv"), "--reuid", "1501", "--regid", "1501", "--clear-groups"]
-    command = [*user, sys.executable, "-m", "kedge", *words]
-    return subprocess.run(command, env=environ, cwd=folder, capture_output=True, text=True, check=False)
+def test_verbs_as_an_ordinary_user(runner: Runner) -> None:
+    image, ring = runner.home / "image.sif", KeyRing(runner.home / "keys")
+    image.write_bytes(build_sif([(DataType.DEFFILE, b"from: x\n", b"")]))
+    ring.add_secret([EVE])
+    ring.add_public([EVE])
+    closed = shutil.copy(image, runner.home / "closed.sif")
+    give_to(runner, runner.home)
+    closed.chmod(0)
+    env = {"APPTAINER_KEYSDIR": str(runner.home / "keys")}
+    for words in (["sign", "image.sif"], ["verify", "--local", "image.sif"], ["key", "remove", "-b", EVE.fingerprint]):
+        runner.read(*words, env=env)
+    done = runner.run("verify", "closed.sif", env=env)
+    assert done.returncode == 30
+    assert "Permission denied" in done.stderr

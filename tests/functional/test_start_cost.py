@@ -40,12 +40,12 @@ class Installed:
         self.runner = runner
         self.folder = runner.folder / "installed"
         self.package = self.folder / "kedge"
-        shutil.copytree(PACKAGE, self.package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(PACKAGE, self.package)
         open_way(self.folder)
         self.program = (sys.executable, "-E", "-P", str(self.package / "__main__.py"))
 
     def compile(self) -> None:
-        """What pip does when it installs."""
+        """What pip does when it installs, as far as the checkout has not done it."""
         subprocess.run([sys.executable, "-m", "compileall", "-q", str(self.package)], check=True)
 
     def trace(self, trace: Path, *words: str) -> list[str]:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import pty
 import select
@@ -144,14 +143,10 @@ class Terminal:
     """A terminal with a job in its foreground, as a shell with job control has it."""
 
     def __init__(self) -> None:
-        self.leader, follower = pty.openpty()
         self.reader = ""
-        self.shell = os.fork()
+        self.shell, self.leader = pty.fork()
         if self.shell == 0:
-            os.close(self.leader)
-            take_terminal(follower)
             os.execv(SHELL, [SHELL, "--norc", "-i"])
-        os.close(follower)
         attributes = termios.tcgetattr(self.leader)
         attributes[3] &= ~termios.ECHO
         termios.tcsetattr(self.leader, termios.TCSANOW, attributes)
@@ -172,13 +167,6 @@ class Terminal:
     def close(self) -> None:
         os.close(self.leader)
         os.waitpid(self.shell, 0)
-
-
-def take_terminal(follower: int) -> None:
-    os.setsid()
-    for number in (0, 1, 2):
-        os.dup2(follower, number)
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 @pytest.fixture

@@ -122,6 +122,8 @@ def test_tags_since_and_match(ngc: NgcSite, capsys: pytest.CaptureFixture[str]) 
         assert found[-1] == "26.03-py3"
     assert names(ask(capsys, "pytorch:24.03-py3")) == ["24.03-py3"]
     assert not names(ask(capsys, "pytorch", "--match", "nothing*"))
+    assert main(["tags", "pytorch", "--since", "2031"]) == 0
+    assert capsys.readouterr().out == "no tags of nvcr.io/nvidia/pytorch fit\n"
 
 
 def test_tags_that_run_there(ngc: NgcSite, capsys: pytest.CaptureFixture[str]) -> None:
@@ -230,11 +232,6 @@ def test_tags_of_a_repository_that_the_tables_do_not_know_are_an_error_offline(n
     assert not ngc.registry.server.log
     assert main(["tags", "tacc/tacc-ml", "--offline"]) == ImageNotFound.exit_code
     assert "single tags are known: kedge search tacc-ml --offline" in capsys.readouterr().err
-
-
-def test_tags_of_which_none_fits_say_so(ngc: NgcSite, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["tags", "pytorch", "--since", "2031"]) == 0
-    assert capsys.readouterr().out == "no tags of nvcr.io/nvidia/pytorch fit\n"
 
 
 def test_tags_for_a_driver_without_a_gpu_say_what_is_missing(ngc, capsys, monkeypatch):
