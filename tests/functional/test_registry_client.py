@@ -82,16 +82,6 @@ def test_client_reads_everything_from_nvcr_anonymously(tmp_path: Path) -> None:
         assert all(not each.authorization for each in registry.storage.log)
 
 
-def test_client_sends_key_to_token_service_only(tmp_path: Path) -> None:
-    with open_registry(nvcr(users=USERS, private=frozenset({"team/app"}))) as registry:
-        client = client_of(registry, tmp_path, LOGIN)
-        with client.open_blob("team/app", get_layers(client)[0]) as stream:
-            assert b"".join(stream) == LAYER
-        basic = [each for each in registry.server.log if each.authorization.startswith("Basic")]
-        assert {each.path for each in basic} == {"/proxy_auth"}
-        assert basic[0].query["account"] == ["user"]
-
-
 @pytest.mark.parametrize("field", ["token", "access_token"])
 def test_client_takes_either_token_field(tmp_path: Path, field: str) -> None:
     with open_registry(Policy(auth="bearer", token_field=field)) as registry:
