@@ -10,7 +10,6 @@ import functools
 import json
 import os
 import re
-import shutil
 import stat
 import subprocess
 import sys
@@ -22,11 +21,12 @@ import pytest
 
 from kedge.errors import FileProblem, NoSpace
 from tests.builders import layers as build
+from tests.builders.containers import Runner, each_role, give_to
 from tests.builders.images import add_rich_image, hash_file, make_config, noise, rich_layers
 from tests.builders.small_disks import small_memory
 from tests.builders.warm_kedge import kedge
 from tests.fakes.registry import FakeRegistry
-from tests.requirements import REPOSITORY, require_program, require_root
+from tests.requirements import require_program, require_root
 
 MEBIBYTE = 1 << 20
 
@@ -288,71 +288,66 @@ def test_pull_into_a_path_through_a_file_says_so(registry: FakeRegistry, tmp_pat
 
 
 @pytest.fixture
-def home() -> Iterator[Path]:
-    """The directory of an ordinary user."""
+def user() -> Iterator[Runner]:
+    """An ordinary user beside root, with a place for temporary files in which nothing may stay."""
     require_root()
-    path = Path(tempfile.mkdtemp(prefix="kedge-space-"))
-    (path / "tmp").mkdir()
-    os.chown(path, 1501, 1501)
-    os.chown(path / "tmp", 1501, 1501)
-    yield path
-    left = list((path / "tmp").iterdir())
-    shutil.rmtree(path)
-    assert left == [], "temporary files of a way around the cache"
+    for each in each_role("user", is_warm=True):
+        (each.home / "tmp").mkdir()
+        give_to(each, each.home)
+        yield each
+        assert list((each.home / "tmp").iterdir()) == [], "temporary files of a way around the cache"
 
 
-def pull_as_user(home: Path, cache: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
-    user = [require_program("setpriv"), "--reuid=1501", "--regid=1501", "--clear-groups"]
-    environment = {
-        "PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(REPOSITORY / "src"),
-        "KEDGE_CACHEDIR": str(cache), "KEDGE_TMPDIR": str(home / "tmp"), "PYTHONDONTWRITEBYTECODE": "1",
-    }  # fmt: skip
-    argv = [*user, sys.executable, "-m", "kedge", "pull", *map(str, words)]
-    return subprocess.run(argv, env=environment, cwd=home, capture_output=True, text=True, check=False)
+def pull_as_user(user: Runner, cache: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    env = {"KEDGE_CACHEDIR": str(cache), "KEDGE_TMPDIR": str(user.home / "tmp")}
+    return user.run("pull", *map(str, words), env=env)
 
 
 @pytest.mark.root
-def test_pull_with_the_store_of_another_user_says_so(registry: FakeRegistry, home: Path) -> None:
+def test_pull_with_the_store_of_another_user_says_so(registry: FakeRegistry, user: Runner) -> None:
+    home = user.home
     reference = f"docker://{registry.host}/team/rich:1"
     theirs = home / "theirs"
     kedge("pull", "--format", "oci", home / "roots", reference, cache=theirs)
     before = files_below(theirs)
     for mode in (0o700, 0o777):
         theirs.chmod(mode)
-        done = pull_as_user(home, theirs, "x.sif", reference)
+        done = pull_as_user(user, theirs, "x.sif", reference)
         check_way_around(done, home / "x.sif", reference, str(theirs), "another user")
         assert files_below(theirs) == before
-        check_refusal(pull_as_user(home, theirs, "--offline", "x.sif", reference), "another user", "KEDGE_CACHEDIR")
+        check_refusal(pull_as_user(user, theirs, "--offline", "x.sif", reference), "another user", "KEDGE_CACHEDIR")
 
 
 @pytest.mark.root
-def test_pull_without_permission_says_so(registry: FakeRegistry, home: Path) -> None:
+def test_pull_without_permission_says_so(registry: FakeRegistry, user: Runner) -> None:
+    home = user.home
     forbidden = home / "forbidden"
     forbidden.mkdir(mode=0o755)  # root's
     reference = f"docker://{registry.host}/team/rich:1"
     for form in ("sif", "sandbox", "oci-archive"):  # a file, a tree, and what is packed from parts
-        done = pull_as_user(home, home / "cache", "--format", form, forbidden / "x", reference)
+        done = pull_as_user(user, home / "cache", "--format", form, forbidden / "x", reference)
         check_refusal(done, str(forbidden), "permission")
         assert not registry.server.seen("GET .*/blobs/")
     for mode in (0o755, 0o700):
         forbidden.chmod(mode)
-        check_refusal(pull_as_user(home, home / "cache", forbidden / "x.sif", reference), str(forbidden))
-        done = pull_as_user(home, forbidden / "cache", "x.sif", reference)
+        check_refusal(pull_as_user(user, home / "cache", forbidden / "x.sif", reference), str(forbidden))
+        done = pull_as_user(user, forbidden / "cache", "x.sif", reference)
         check_way_around(done, home / "x.sif", reference, str(forbidden / "cache"), "Permission denied")
         assert list(forbidden.iterdir()) == []
-    assert pull_as_user(home, home / "cache", "x.sif", reference).returncode == 0
+    assert pull_as_user(user, home / "cache", "x.sif", reference).returncode == 0
     assert stat.S_IMODE((home / "x.sif").stat().st_mode) == 0o755
 
 
 @pytest.mark.root
-def test_pull_from_a_store_that_only_reads_is_served(registry: FakeRegistry, home: Path) -> None:
+def test_pull_from_a_store_that_only_reads_is_served(registry: FakeRegistry, user: Runner) -> None:
     """A site's store that users cannot write to: what is there is used, what is not is fetched around it."""
+    home = user.home
     reference = f"docker://{registry.host}/team/rich:1"
     cache = home / "site"
     kedge("pull", home / "root.sif", reference, cache=cache)
     for path in (cache, *cache.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
-    done = pull_as_user(home, cache, "x.sif", reference)
+    done = pull_as_user(user, cache, "x.sif", reference)
     assert done.returncode == 0, done.stderr
     assert "warning: " not in done.stderr
     assert hash_file(home / "x.sif") == hash_file(home / "root.sif")
@@ -360,5 +355,5 @@ def test_pull_from_a_store_that_only_reads_is_served(registry: FakeRegistry, hom
     tars = rich_layers()[:1]
     registry.add_image("team/other", "1", [build.compress(tar) for tar in tars], make_config(tars))
     other = f"docker://{registry.host}/team/other:1"
-    check_way_around(pull_as_user(home, cache, "y.sif", other), home / "y.sif", other, str(cache), "Permission denied")
+    check_way_around(pull_as_user(user, cache, "y.sif", other), home / "y.sif", other, str(cache), "Permission denied")
     assert files_below(cache) == before

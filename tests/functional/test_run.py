@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox
+from tests.requirements import REPOSITORY
 
 
 @pytest.fixture(scope="module", params=["user"])
@@ -253,3 +254,21 @@ def test_exec_drops_capabilities(runner: Runner, image: str) -> None:
     done = runner.run("exec", "--drop-caps", "CAP_NONSENSE", image, "true")
     assert done.returncode == 255
     assert "unknown capability 'CAP_NONSENSE'" in done.stderr
+
+
+def test_exec_lets_in_code_of_the_project_and_not_that_of_the_host(runner: Runner) -> None:
+    box = make_sandbox(runner.folder / "python")
+    (box / "usr/lib/python3.11").mkdir(parents=True)  # so that packages in ~/.local/lib/python3.11 matter
+    project, packages = runner.home / "work/project", "lib/python3.11/site-packages"
+    for name in (f"{project}/src", f"{project}/.venv/{packages}", "host/lib", "other", f".local/{packages}"):
+        (runner.home / name).mkdir(parents=True)
+    (project / "pyproject.toml").touch()
+    give_to(runner, runner.home)
+    own = (project / "src", project / ".venv" / packages, runner.home / "host/lib", REPOSITORY / "src")
+    env = {"PYTHONPATH": ":".join(map(str, own)), "KEDGE_KEEP": ""}
+    words = ("exec", str(give_to(runner, box)), "sh", "-c", 'echo "[$PYTHONPATH] [$PYTHONNOUSERSITE]"')
+    done = runner.run(*words, env=env, cwd=project)
+    assert done.stdout == f"[{project}/src] [1]\n"
+    assert f"PYTHONPATH ({project}/.venv" in done.stderr
+    assert f"{runner.home}/host/lib" in done.stderr
+    assert runner.run(*words, env=env, cwd=runner.home / "other").stdout == "[] [1]\n"
