@@ -15,6 +15,7 @@ from kedge import errors
 from kedge.base.digest import Digest
 from tests.builders import layers as build
 from tests.builders.images import MACHINE, hash_file, make_config
+from tests.builders.rows import each_row
 from tests.builders.sif import fixture_path
 from tests.builders.warm_kedge import kedge
 from tests.fakes.http_server import FakeServer, Recorded, Reply
@@ -34,12 +35,13 @@ class FileServer:
     def __init__(self, data: bytes, etag: str = '"1"') -> None:
         self.data = data
         self.etag = etag
+        self.headers = {"Content-Type": "application/octet-stream"}
         self.server = FakeServer(self.answer)
 
     def answer(self, request: Recorded) -> Reply:
         if request.path.endswith("missing.sif"):
             return Reply(404, b"no")
-        headers = {"Content-Type": "application/octet-stream"} | ({"ETag": self.etag} if self.etag else {})
+        headers = self.headers | ({"ETag": self.etag} if self.etag else {})
         wanted = request.headers.get("range")
         if wanted is None or request.headers.get("if-range", self.etag) != self.etag:
             return Reply(200, self.data, headers)
@@ -202,38 +204,27 @@ def test_pull_address_again_uses_the_store_while_the_etag_is_the_same(tmp_path: 
         check_delivered(tmp_path / name, sif)
 
 
-@pytest.mark.parametrize(
-    ("body", "headers", "expected"),
+@each_row(
+    ("name", "body", "headers", "error", "said"),
     [
-        (b"<html>log in</html>", {"Content-Type": "text/html"}, (errors.UnsupportedFormat, "web page")),
-        (b"<!DOCTYPE html><p>log in", {}, (errors.UnsupportedFormat, "web page")),
-        (b'{"message": "quota"}', {"Content-Type": "application/json"}, (errors.UnsupportedFormat, "JSON")),
-        (b"", {}, (errors.UnsupportedFormat, "empty")),
-        (b"\x7fELF" + bytes(5000), {}, (errors.UnsupportedFormat, "ELF")),
+        ("x.sif", b"<html>log in</html>", {"Content-Type": "text/html"}, errors.UnsupportedFormat, "web page"),
+        ("x.sif", b"<!DOCTYPE html><p>log in", {}, errors.UnsupportedFormat, "web page"),
+        ("x.sif", b'{"message": "quota"}', {"Content-Type": "application/json"}, errors.UnsupportedFormat, "JSON"),
+        ("x.sif", b"", {}, errors.UnsupportedFormat, "empty"),
+        ("x.sif", b"\x7fELF" + bytes(5000), {}, errors.UnsupportedFormat, "ELF"),
+        ("x.sif", lambda data: gzip.compress(data[:50_000]), {}, errors.UnsupportedFormat, ""),
+        ("x.sif", lambda data: data[: len(data) // 2], {}, errors.CorruptImage, ""),
+        ("missing.sif", b"", {}, errors.ImageNotFound, ""),
     ],
 )
-def test_pull_address_of_something_else(tmp_path, body, headers, expected):
-    with FakeServer(lambda _request: Reply(200, body, headers)) as server:
-        done = kedge("pull", tmp_path / "x.sif", f"{server.url}/x.sif", cache=tmp_path / "c", check=False)
-    assert done.returncode == expected[0].exit_code, done.stderr
-    assert expected[1] in done.stderr
-    assert leftovers(tmp_path) == []
-
-
-def test_pull_address_gzip_and_truncated_and_missing(tmp_path: Path, sif: Path) -> None:
-    data = sif.read_bytes()
-    cases: list[tuple[bytes, str, type[errors.KedgeError]]] = [
-        (gzip.compress(data[:50_000]), "x.sif", errors.UnsupportedFormat),
-        (data[: len(data) // 2], "x.sif", errors.CorruptImage),
-        (data, "missing.sif", errors.ImageNotFound),
-    ]
-    for body, name, error in cases:
-        with FileServer(body) as files:
-            url = f"{files.server.url}/{name}"
-            words = ("pull", "--arch", "arm64", tmp_path / "y.sif", url)
-            done = kedge(*words, cache=tmp_path / "c", check=False)
-        assert done.returncode == error.exit_code, done.stderr
-        assert "Traceback" not in done.stderr
+def test_pull_address_of_something_else(tmp_path, sif, *, name, body, headers, error, said):
+    with FileServer(body if isinstance(body, bytes) else body(sif.read_bytes())) as files:
+        files.headers = headers
+        words = ("pull", "--arch", "arm64", tmp_path / "x.sif", f"{files.server.url}/{name}")
+        done = kedge(*words, cache=tmp_path / "c", check=False)
+    assert done.returncode == error.exit_code, done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
     assert leftovers(tmp_path) == []
 
 

@@ -65,7 +65,7 @@ def pull(
 ) -> subprocess.CompletedProcess[str]:
     """`kedge pull`; `limits` are the shell's words that set them. The output ends with the peak RSS in KiB."""
     measured = [sys.executable, "-c", MEASURE, sys.executable, "-m", "kedge", "pull", *words]
-    argv = ["bash", "-c", f"{limits}; exec {shlex.join(as_user(account.uid, measured))}"]
+    argv = ["bash", "-c", f"{limits or ':'}; exec {shlex.join(as_user(account.uid, measured))}"]
     return account.call(enter_group(group, argv) if group else argv, env={"PATH": path or os.environ["PATH"]})
 
 
