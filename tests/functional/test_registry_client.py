@@ -20,7 +20,7 @@ from kedge.image.registry.docker_config import store_login
 from kedge.image.registry.secret import Secret
 from tests.builders.registry_access import Waits, make_access
 from tests.builders.rows import each_row
-from tests.fakes.http_server import Reply
+from tests.fakes.http_server import Recorded, Reply
 from tests.fakes.registry import FakeRegistry, Policy, nvcr
 
 PASSWORD = "p4ss-word-secret"
@@ -365,6 +365,7 @@ def test_client_missing_tag_and_repository(tmp_path: Path, registry: FakeRegistr
     with pytest.raises(errors.ImageNotFound, match=r"has no .*team/app:9\.9") as caught:
         client.get_manifest("team/app", "9.9")
     assert "MANIFEST_UNKNOWN" in caught.value.context["registry says"]
+    assert len(registry.server.seen("GET /v2/.+")) == 1  # without a login nothing is asked twice
     with pytest.raises(errors.ImageNotFound, match="no repository 'no/such'"):
         client.get_manifest("no/such", "1.0")
 
@@ -463,31 +464,97 @@ def test_put_manifest_returns_its_digest(tmp_path: Path, registry: FakeRegistry)
 # Mirrors
 
 
-def mirrored(home: Path, text: str) -> dict[str, str]:
+def mirrored(home: Path, registry: str, *mirrors: str) -> dict[str, str]:
     path = home / "registries.conf"
-    path.write_text(text)
+    text = "".join(f'[[registry.mirror]]\nlocation="{mirror}"\n' for mirror in mirrors)
+    path.write_text(f'[[registry]]\nlocation="{registry}"\n{text}')
     return {"CONTAINERS_REGISTRIES_CONF": str(path)}
 
 
-def test_mirror_that_fails_is_passed_over(tmp_path: Path) -> None:
-    with open_registry() as registry, FakeRegistry() as empty:
+def test_mirrors_that_fail_are_passed_over_and_those_that_do_not_answer_are_asked_once(tmp_path: Path) -> None:
+    with open_registry() as registry, FakeRegistry() as empty, FakeRegistry() as busy:
         with FakeRegistry() as closed:
             gone = closed.host
-        conf = (
-            f'[[registry]]\nlocation="{registry.host}"\n[[registry.mirror]]\nlocation="{gone}"\n'
-            f'[[registry.mirror]]\nlocation="{empty.host}"\n'
-        )
-        client = client_of(registry, tmp_path, mirrored(tmp_path, conf), retries=0)
-        with client.open_blob("team/app", get_layers(client)[0]) as stream:
+        busy.server.fail(".*team", times=99, reply=Reply(503, b"{}"))
+        environ = mirrored(tmp_path, registry.host, gone, busy.host, empty.host)
+        client = client_of(registry, tmp_path, environ, waits=Waits())
+        layer = get_layers(client)[0]
+        asked = len(busy.server.seen("team"))
+        with client.open_blob("team/app", layer) as stream:
             assert b"".join(stream) == LAYER
+        assert len(busy.server.seen("team")) == asked
         with pytest.raises(errors.ImageNotFound) as caught:
             client.get_manifest("team/app", "none")
         assert gone in caught.value.context["mirror 1"]
+        assert busy.host in caught.value.context["mirror 2"]
 
 
 def test_mirror_has_its_own_login(tmp_path: Path) -> None:
     with open_registry(Policy(auth="basic", users={"m": "mirror-pass"})) as mirror, open_registry() as registry:
         store_login(tmp_path / ".apptainer/docker-config.json", mirror.host, "m", Secret("mirror-pass"))
-        conf = f'[[registry]]\nlocation="{registry.host}"\n[[registry.mirror]]\nlocation="{mirror.host}"\n'
-        assert get_layers(client_of(registry, tmp_path, mirrored(tmp_path, conf)))
+        assert get_layers(client_of(registry, tmp_path, mirrored(tmp_path, registry.host, mirror.host)))
         assert not registry.server.log
+
+
+# Registries that are unlike others
+
+
+def hide_from_strangers(registry: FakeRegistry, status: int) -> None:
+    """As Artifactory does: the API's root asks for a login, an image just is not there for a stranger."""
+    inner = registry.server.answer
+
+    def answer(request: Recorded) -> Reply:
+        if "/manifests/" in request.path and not request.authorization:
+            return Reply(status, b'{"errors":[{"code":"MANIFEST_UNKNOWN","message":"unknown"}]}')
+        return inner(request)
+
+    registry.server.answer = answer
+
+
+@each_row(("auth", "status"), [(auth, status) for auth in ("basic", "bearer") for status in (403, 404)])
+def test_client_logs_in_where_images_are_hidden_from_strangers(tmp_path: Path, auth: str, status: int) -> None:
+    with open_registry(Policy(auth=auth, users=USERS)) as registry:
+        hide_from_strangers(registry, status)
+        assert get_layers(client_of(registry, tmp_path, LOGIN))
+
+
+def test_client_login_that_is_right_but_may_not_read_is_not_called_wrong(tmp_path: Path) -> None:
+    """Docker Hub, Quay and Harbor answer 401 for what does not exist, however good the login is."""
+    with open_registry(Policy(auth="bearer", users=USERS)) as registry:
+        refusal = 'Bearer realm="{}/token",service="fake",scope="repository:no/such:pull",error="insufficient_scope"'
+        reply = Reply(401, b"{}", {"WWW-Authenticate": refusal.format(registry.server.url)})
+        registry.server.fail("GET .*/no/such/manifests/", times=9, reply=reply)
+        with pytest.raises(errors.AccessDenied, match="does not exist") as caught:
+            client_of(registry, tmp_path, LOGIN).get_manifest("no/such", "1.0")
+        assert "log in again" not in (caught.value.hint or "")
+        assert "DOCKER_USERNAME" in caught.value.message
+
+
+@each_row(
+    ("asked", "status"), [("GET /token.*other", 403), *(("POST .*mount=", each) for each in (400, 401, 403, 404))]
+)
+def test_upload_goes_on_where_a_mount_or_its_token_is_refused(tmp_path: Path, asked: str, status: int) -> None:
+    with open_registry(Policy(auth="bearer", users=USERS)) as registry:
+        registry.server.fail(asked, times=9, reply=Reply(status, b"{}"))
+        assert push(client_of(registry, tmp_path, LOGIN), LAYER * 2, mount_from="other/base")[0] is True
+        assert registry.blobs[str(Digest.of(LAYER * 2))] == LAYER * 2
+
+
+def test_upload_that_never_advances_is_given_up(tmp_path: Path, registry: FakeRegistry) -> None:
+    reply = Reply(202, headers={"Location": "/v2/team/new/blobs/uploads/x?state=0", "Range": "0-0"})
+    registry.server.fail("PATCH", times=50, reply=reply)
+    with pytest.raises(errors.RegistryProtocolError, match="stores none of them"):
+        push(client_of(registry, tmp_path), LAYER * 2)
+    assert len(registry.server.seen("PATCH")) < 10
+
+
+def test_upload_needs_no_head(tmp_path: Path, registry: FakeRegistry) -> None:
+    registry.server.fail("HEAD", times=9, reply=Reply(405))
+    assert push(client_of(registry, tmp_path), LAYER * 2)[0] is True
+
+
+def test_has_blob_asks_for_the_right_to_push(tmp_path: Path) -> None:
+    """GHCR gives no token at all to read a repository that does not exist yet, but one to push to it."""
+    with open_registry(Policy(auth="bearer", users=USERS)) as registry:
+        assert client_of(registry, tmp_path, LOGIN).has_blob("team/new", Digest.of(b"absent")) is False
+        assert "repository:team/new:pull,push" in registry.server.seen("/token")[0].query["scope"]
