@@ -16,33 +16,33 @@ from kedge.image.registry.library import LibraryClient, find_library
 from kedge.image.registry.secret import Secret
 from kedge.image.registry.transport import HttpTransport
 from tests.builders.registry_access import make_access
+from tests.fakes.files import FileServer
 from tests.fakes.http_server import FakeServer, Recorded, Reply
 
 SIF = bytes(range(251)) * 4000
 TOKEN = "library-token-secret"
 
 
-class FakeLibrary:
-    """One image, kept on another server that refuses tokens; private when it has `token`."""
+class FakeLibrary(FakeServer):
+    """One image, kept on another server; private when it has `token`."""
 
     def __init__(self, token: str = "") -> None:
-        self.server = FakeServer(self.answer)
-        self.storage = FakeServer(self.answer_storage)
+        super().__init__(self.send)
+        self.storage = FileServer(SIF)
         self.token = token
-        self.etag = '"1"'
 
     def __enter__(self) -> FakeLibrary:
-        self.server.__enter__()
         self.storage.__enter__()
+        super().__enter__()
         return self
 
     def __exit__(self, *details: object) -> None:
-        self.server.__exit__(*details)
+        super().__exit__(*details)
         self.storage.__exit__(*details)
 
-    def answer(self, request: Recorded) -> Reply:
+    def send(self, request: Recorded) -> Reply:
         if request.path == "/assets/config/config.prod.json":
-            return Reply(200, json.dumps({"libraryAPI": {"uri": self.server.url}}).encode())
+            return Reply(200, json.dumps({"libraryAPI": {"uri": self.url}}).encode())
         if self.token and request.authorization != f"Bearer {self.token}":
             return Reply(401, b'{"error":{"code":401,"message":"Unauthorized"}}')
         if not request.path.endswith("/library/default/alpine:3") or request.query.get("arch") != ["amd64"]:
@@ -52,16 +52,6 @@ class FakeLibrary:
             return Reply(200, json.dumps({"data": data}).encode())
         return Reply(303, headers={"Location": f"{self.storage.url}/file?sig=x"})
 
-    def answer_storage(self, request: Recorded) -> Reply:
-        if request.authorization:
-            return Reply(400, b"no authorization here")
-        headers = {"ETag": self.etag}
-        start = request.headers.get("range", "bytes=0-").removeprefix("bytes=").partition("-")[0]
-        if "range" not in request.headers or request.headers.get("if-range", self.etag) != self.etag:
-            return Reply(200, SIF, headers)
-        span = f"bytes {start}-{len(SIF) - 1}/{len(SIF)}"
-        return Reply(206, SIF[int(start) :], {**headers, "Content-Range": span})
-
 
 def transport(home: Path) -> HttpTransport:
     return make_access(home).transport
@@ -69,7 +59,7 @@ def transport(home: Path) -> HttpTransport:
 
 def test_library_image_is_described_and_read_by_range(tmp_path: Path) -> None:
     with FakeLibrary(TOKEN) as library:
-        client = LibraryClient(library.server.url + "/", transport(tmp_path), Secret(TOKEN))
+        client = LibraryClient(library.url + "/", transport(tmp_path), Secret(TOKEN))
         image = client.describe("library/default/alpine:3", "amd64")
         assert (image.digest, image.size) == (Digest.of(SIF), len(SIF))
         with client.open_image(image) as stream:
@@ -82,23 +72,23 @@ def test_library_image_is_described_and_read_by_range(tmp_path: Path) -> None:
 @pytest.mark.parametrize("body", [b"[]", b"{}", b"not json", b'{"data":[]}', b"{" * 99999])
 def test_library_strange_descriptions_are_refused(tmp_path: Path, body: bytes) -> None:
     with FakeLibrary() as library:
-        library.server.fail("/v1/images", reply=Reply(200, body))
+        library.fail("/v1/images", reply=Reply(200, body))
         with pytest.raises(errors.RegistryProtocolError):
-            LibraryClient(library.server.url, transport(tmp_path)).describe("a", "amd64")
+            LibraryClient(library.url, transport(tmp_path)).describe("a", "amd64")
 
 
 def test_library_is_found_in_remote_yaml_and_its_token_stays_there(tmp_path: Path) -> None:
     with FakeLibrary(TOKEN) as library, FakeLibrary() as other:
         path = tmp_path / ".apptainer/remote.yaml"
         path.parent.mkdir()
-        path.write_text(f"Active: site\nRemotes:\n  site:\n    URI: {library.server.url}\n    Token: {TOKEN}\n")
+        path.write_text(f"Active: site\nRemotes:\n  site:\n    URI: {library.url}\n    Token: {TOKEN}\n")
         assert find_library(transport(tmp_path), tmp_path).describe("library/default/alpine:3", "amd64").size == len(
             SIF
         )
-        named = find_library(transport(tmp_path), tmp_path, address=other.server.url)
+        named = find_library(transport(tmp_path), tmp_path, address=other.url)
         assert named.describe("library/default/alpine:3", "amd64")
-        assert all(not each.authorization for each in other.server.log)
-        chosen = find_library(transport(tmp_path), tmp_path, environ={"APPTAINER_LIBRARY": library.server.url})
+        assert all(not each.authorization for each in other.log)
+        chosen = find_library(transport(tmp_path), tmp_path, environ={"APPTAINER_LIBRARY": library.url})
         assert chosen.describe("library/default/alpine:3", "amd64")  # it is the remote's own: the token goes along
 
 
@@ -130,7 +120,7 @@ def test_download_of_a_file_that_changes_starts_again(tmp_path: Path) -> None:
         file = io.BytesIO()
 
         def change(_size: int | None) -> object:
-            library.etag = '"2"'
+            library.storage.etag = '"2"'
             return lambda _amount: None
 
         done = download_url(transport(tmp_path), f"{library.storage.url}/f", file, announce=change)
