@@ -135,10 +135,21 @@ class Runner:
             from tests.builders.warm_kedge import run_kedge  # late: most tests need none
 
             return run_kedge([*words], environment=variables, folder=place, user=self.uid, input=stdin, timeout=300)
+        return self.call(self.argv(*words), env=env, cwd=cwd, stdin=stdin)
+
+    def call(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | str | None = None,
+        stdin: str | None = None,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run another command line to the end, with the runner's environment, from its home."""
         return subprocess.run(
-            self.argv(*words),
-            env=variables,
-            cwd=place,
+            argv,
+            env=self.variables(env),
+            cwd=cwd or self.home,
             input=stdin,
             stdin=subprocess.DEVNULL if stdin is None else None,
             capture_output=True,
@@ -146,6 +157,11 @@ class Runner:
             timeout=300,
             check=False,
         )
+
+    def start(self, *words: str, env: Mapping[str, str] | None = None, pipes: str = "") -> subprocess.Popen[str]:
+        """Start it; `pipes` names the streams that are some: `stdin stdout`."""
+        streams = dict.fromkeys(pipes.split(), subprocess.PIPE)
+        return subprocess.Popen(self.argv(*words), env=self.variables(env), cwd=self.home, text=True, **streams)
 
     def read(self, *words: str, **named: object) -> str:
         """What it prints; a failure fails the test."""
