@@ -21,10 +21,7 @@ from tests.cluster.test_launch_slurm import SHOW
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
-PROFILES = {
-    "slurm_hosts": 'title = "two hosts"\nscheduler = "slurm"\n',
-    "gridengine": GRIDENGINE_PROFILE,
-}
+PROFILES = {"slurm_hosts": 'title = "two hosts"\nscheduler = "slurm"\n', "gridengine": GRIDENGINE_PROFILE}
 _SUPERH = (42).to_bytes(2, "little")  # in the header of ELF files
 TWO = ("-N", "2", "--tasks-per-node", "2", "-t", "5m")
 

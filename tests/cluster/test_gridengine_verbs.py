@@ -67,10 +67,7 @@ def test_gridengine_verbs_say_that_a_job_never_begins(user: JobUser) -> None:
     (user.folder / "gone").rmdir()
     behind = user.submit_shell("true", "--after", f"afterany:{stuck}")
     user.user.read_program("qrls", stuck)
-    for id, why in (
-        (stuck, "could not open its output file"),
-        (behind, f"job {stuck}, which will never start"),
-    ):
+    for id, why in ((stuck, "could not open its output file"), (behind, f"job {stuck}, which will never start")):
         done = user.run("wait", id, "--timeout", "60s")
         assert done.returncode == JobStuck.exit_code, done.stderr
         assert why in done.stderr

@@ -201,9 +201,7 @@ def odd_names() -> dict[str, list[bytes]]:
         "dots after a link": [low, layer(symlink("l", "d/e", mtime=5), file("l/../c", b"c", mtime=6))],
         "dangling parents": [
             layer(
-                symlink("l", "nowhere/deep", mtime=1),
-                symlink("m", "/no/../where", mtime=2),
-                symlink("n", "l", mtime=3),
+                symlink("l", "nowhere/deep", mtime=1), symlink("m", "/no/../where", mtime=2), symlink("n", "l", mtime=3)
             ),
             layer(
                 file("l/x", b"1", mtime=4),

@@ -132,9 +132,7 @@ def make_own() -> dict[str, KeyBlock]:
         "ed25519": simple_block(make_pair("ed25519", 601)),
         "p384": simple_block(make_pair("p384", 602)),
         "subkey": subkey_block(
-            make_pair("ed25519", 603),
-            make_pair("p256", 604),
-            bind(make_pair("ed25519", 603), make_pair("p256", 604)),
+            make_pair("ed25519", 603), make_pair("p256", 604), bind(make_pair("ed25519", 603), make_pair("p256", 604))
         ),
     }
 

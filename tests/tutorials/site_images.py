@@ -78,13 +78,7 @@ class SiteImages:
         self._layers = layers
 
     def serve(
-        self,
-        name: str,
-        files: Mapping[str, bytes],
-        programs: Mapping[str, bytes],
-        *,
-        mpi: str = "",
-        **section: object,
+        self, name: str, files: Mapping[str, bytes], programs: Mapping[str, bytes], *, mpi: str = "", **section: object
     ) -> None:
         """An image with files and programs; `section` are the fields of its configuration."""
         members = [build.file(path, data) for path, data in files.items()]

@@ -169,17 +169,8 @@ CACHES = [
         f"export APPTAINER_CACHEDIR=$PWD/c; $shim pull --disable-cache p.sif {ARCHIVE} {JUDGED}",
         "ls c 2>/dev/null | wc -l",
     ),
-    shim(
-        "cache-pull-directory",
-        "mkdir d",
-        f"APPTAINER_PULLDIR=$PWD/d $shim pull p.sif {ARCHIVE} {JUDGED}",
-        "ls d",
-    ),
-    shim(
-        "cache-pull-exists",
-        f"touch p.sif; {PULL}",
-        f"$shim pull --force p.sif {ARCHIVE} {JUDGED}",
-    ),
+    shim("cache-pull-directory", "mkdir d", f"APPTAINER_PULLDIR=$PWD/d $shim pull p.sif {ARCHIVE} {JUDGED}", "ls d"),
+    shim("cache-pull-exists", f"touch p.sif; {PULL}", f"$shim pull --force p.sif {ARCHIVE} {JUDGED}"),
 ]
 VARIABLES = [
     by_variable("silent", "echo ran", SILENT="1"),

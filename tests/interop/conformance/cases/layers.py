@@ -220,11 +220,7 @@ CASES = [
         setup=f"cp -a {IMAGES}/box .",
         after="stat -c %U box/data/new",
     ),
-    Case(
-        "layer-writable-and-tmpfs",
-        ("exec", "-w", "--writable-tmpfs", "box", "true"),
-        setup=f"cp -a {IMAGES}/box .",
-    ),
+    Case("layer-writable-and-tmpfs", ("exec", "-w", "--writable-tmpfs", "box", "true"), setup=f"cp -a {IMAGES}/box ."),
     Case(
         "layer-writable-and-overlay",
         ("exec", "-w", "--overlay", "over", "box", "true"),
