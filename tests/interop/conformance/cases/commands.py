@@ -201,11 +201,11 @@ SECURITY = [
     Case(
         "security-fakeroot-capabilities", words=execute("base.sif", "grep NoNewPrivs /proc/self/status", "--fakeroot")
     ),
-    Case("security-selinux", words=execute("base.sif", "echo ran", "--security", "selinux:x"), status=255),
-    Case("security-apparmor", words=execute("base.sif", "echo ran", "--security", "apparmor:x"), status=255),
+    Case("security-selinux", words=execute("base.sif", "echo ran", "--security selinux:x"), status=255),
+    Case("security-apparmor", words=execute("base.sif", "echo ran", "--security apparmor:x"), status=255),
     Case(
         "security-uid",
-        words=execute("base.sif", "id -u", "--security", "uid:0"),
+        words=execute("base.sif", "id -u", "--security uid:0"),
         difference="privileges",
         our_status=255,
         ours="",

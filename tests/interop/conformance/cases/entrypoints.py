@@ -13,7 +13,7 @@ def shapes() -> list[Case]:
     """Four shapes of images, each with and without arguments, evaluated and not."""
     cases = []
     for shape in ("entrypoint", "command", "both", "bare"):
-        for label, flags in (("", ()), ("-no-eval", ("--no-eval",))):
+        for label, flags in (("", ""), ("-no-eval", "--no-eval")):
             name = f"entrypoint-{shape}{label}"
             given = ("/bin/show", "given") if shape == "command" else ("given",)
             cases.append(Case(name, run(f"{shape}.sif", flags=flags)))
@@ -29,9 +29,9 @@ CASES = [
     Case("entrypoint-none-arguments", run("none.sif", "/bin/show", "x")),
     Case("entrypoint-traps", run("traps.sif")),
     Case("entrypoint-traps-arguments", run("traps.sif", "user")),
-    Case("entrypoint-traps-no-eval", run("traps.sif", flags=("--no-eval",))),
+    Case("entrypoint-traps-no-eval", run("traps.sif", flags="--no-eval")),
     Case("entrypoint-traps-no-eval-variable", run("traps.sif"), environment={"APPTAINER_NO_EVAL": "1"}),
-    Case("entrypoint-traps-compat", run("traps.sif", "$HOME", flags=("--compat",))),
+    Case("entrypoint-traps-compat", run("traps.sif", "$HOME", flags="--compat")),
     Case("entrypoint-failing", run("failing.sif"), status=42),
     Case("entrypoint-absent", run("absent.sif"), status=255, mentions=("no-such-program",)),
     Case("entrypoint-base-shell", run("base.sif"), stdin="echo from stdin; exit 6\n", status=6),
@@ -43,31 +43,31 @@ CASES = [
     Case("entrypoint-definition-code", run("definition.sif"), environment={"CODE": "33"}, status=33),
     Case("entrypoint-interpreter", run("interpreter.sif")),
     Case("entrypoint-exotic-fails", run("exotic.sif"), status=1),
-    Case("entrypoint-app", run("definition.sif", "x", flags=("--app", "first"))),
-    Case("entrypoint-app-code", run("definition.sif", flags=("--app", "second")), status=9),
+    Case("entrypoint-app", run("definition.sif", "x", flags="--app first")),
+    Case("entrypoint-app-code", run("definition.sif", flags="--app second"), status=9),
     Case(
         "entrypoint-app-without-script",
-        run("definition.sif", flags=("--app", "third")),
+        run("definition.sif", flags="--app third"),
         status=1,
         difference="refusals",
         our_status=255,
     ),
     Case(
         "entrypoint-app-unknown",
-        run("definition.sif", flags=("--app", "nowhere")),
+        run("definition.sif", flags="--app nowhere"),
         status=1,
         difference="refusals",
         our_status=255,
     ),
     Case(
         "entrypoint-app-exec-unknown",
-        execute("definition.sif", "true", "--app", "nowhere"),
+        execute("definition.sif", "true", "--app nowhere"),
         status=1,
         difference="refusals",
         our_status=255,
     ),
-    Case("entrypoint-app-exec", execute("definition.sif", "tool; env | grep ^SCIF_APP | sort", "--app", "third")),
-    Case("entrypoint-app-environment", execute("definition.sif", "env | sort", "--app", "first")),
+    Case("entrypoint-app-exec", execute("definition.sif", "tool; env | grep ^SCIF_APP | sort", "--app third")),
+    Case("entrypoint-app-environment", execute("definition.sif", "env | sort", "--app first")),
     Case("entrypoint-app-test", ("test", "--app", "first", f"{IMAGES}/definition.sif")),
     Case("entrypoint-app-shell", ("shell", "--app", "first", f"{IMAGES}/definition.sif"), stdin="echo $SCIF_APPNAME\n"),
     Case("entrypoint-test", ("test", f"{IMAGES}/definition.sif")),

@@ -26,8 +26,8 @@ FOREIGN = {  # of the host: what a job has around it
 SHOW = 'printf "[%s]\\n" "$A" "$B" "$C"'
 
 
-def variables(name: str, *flags: str, image: str = "base.sif", command: str = ALL, **more: object) -> Case:
-    return Case(f"environment-{name}", execute(image, command, *flags), **more)  # type: ignore[arg-type]
+def variables(name: str, flags: str = "", *, image: str = "base.sif", command: str = ALL, **more: object) -> Case:
+    return Case(f"environment-{name}", execute(image, command, flags), **more)  # type: ignore[arg-type]
 
 
 def forwarded(name: str, value: str) -> Case:
@@ -54,59 +54,56 @@ CASES = [
     variables("cleanenv-singularity-variable", environment={**FOREIGN, "SINGULARITY_CLEANENV": "1"}),
     variables("contain", "--contain", environment=FOREIGN, ignore="^PWD="),
     variables("containall", "--containall", environment=FOREIGN, ignore="^PWD="),
-    variables("env", "--env", "A=1,B=2"),
-    variables("env-twice", "--env", "A=1", "--env", "B=2,A=3", command=SHOW),
-    variables("env-spaces", "--env", "A=one two", command=SHOW),
-    variables("env-quoted-comma", "--env", '"A=one,two",B=3', command=SHOW),
-    variables("env-evaluated", "--env", "A=$HOME/x", "--env", "B=`echo run`", "--env", "C=$(echo run)", command=SHOW),
-    variables("env-no-eval", "--no-eval", "--env", "A=$HOME/x", "--env", "B=`echo run`", command=SHOW),
-    variables("env-empty", "--env", "A=,BOTH=", environment={"A": "host"}, command="env | grep -E '^(A|BOTH)='; true"),
-    variables("env-equals", "--env", "A=b=c", command=SHOW),
+    variables("env", "--env A=1,B=2"),
+    variables("env-twice", "--env A=1 --env B=2,A=3", command=SHOW),
+    variables("env-spaces", "--env 'A=one two'", command=SHOW),
+    variables("env-quoted-comma", "--env '\"A=one,two\",B=3'", command=SHOW),
+    variables("env-evaluated", "--env 'A=$HOME/x' --env 'B=`echo run`' --env 'C=$(echo run)'", command=SHOW),
+    variables("env-no-eval", "--no-eval --env 'A=$HOME/x' --env 'B=`echo run`'", command=SHOW),
+    variables("env-empty", "--env A=,BOTH=", environment={"A": "host"}, command="env | grep -E '^(A|BOTH)='; true"),
+    variables("env-equals", "--env A=b=c", command=SHOW),
+    variables("env-without-value", "--env A", command=SHOW, status=1, difference="refusals", our_status=255, ours=""),
+    variables("env-over-image", "--env BOTH=flag,FROM_IMAGE=flag", command="echo $BOTH $FROM_IMAGE"),
+    variables("env-over-definition", "--env BOTH=flag", image="definition.sif", command="echo $BOTH"),
+    variables("env-over-forwarded", "--env A=flag", environment={"APPTAINERENV_A": "variable"}, command=SHOW),
+    variables("env-path", "--env PATH=/data:/bin", command="echo $PATH"),
+    variables("env-prepend-path", "--env PREPEND_PATH=/data/first", command="echo $PATH"),
+    variables("env-append-path", "--env APPEND_PATH=/data/last", command="echo $PATH"),
+    variables("env-path-refers", "--env 'PATH=$PATH:/data'", command="echo $PATH"),
+    variables("env-library-path", "--env LD_LIBRARY_PATH=/data/lib", command="echo $LD_LIBRARY_PATH"),
     variables(
-        "env-without-value", "--env", "A", command=SHOW, status=1, difference="refusals", our_status=255, ours=""
+        "env-library-path-image", "--env LD_LIBRARY_PATH=/d", image="variables.sif", command="echo $LD_LIBRARY_PATH"
     ),
-    variables("env-over-image", "--env", "BOTH=flag,FROM_IMAGE=flag", command="echo $BOTH $FROM_IMAGE"),
-    variables("env-over-definition", "--env", "BOTH=flag", image="definition.sif", command="echo $BOTH"),
-    variables("env-over-forwarded", "--env", "A=flag", environment={"APPTAINERENV_A": "variable"}, command=SHOW),
-    variables("env-path", "--env", "PATH=/data:/bin", command="echo $PATH"),
-    variables("env-prepend-path", "--env", "PREPEND_PATH=/data/first", command="echo $PATH"),
-    variables("env-append-path", "--env", "APPEND_PATH=/data/last", command="echo $PATH"),
-    variables("env-path-refers", "--env", "PATH=$PATH:/data", command="echo $PATH"),
-    variables("env-library-path", "--env", "LD_LIBRARY_PATH=/data/lib", command="echo $LD_LIBRARY_PATH"),
+    variables("env-home", "--env HOME=/elsewhere", command="echo $HOME"),
+    variables("env-unicode", "--env 'A=äöü…'", command=SHOW),
+    variables("env-quotes", '--env A=it\\\'s --env \'B="""say"""\'', command=SHOW),
+    variables("env-dollar-escaped", "--env 'A=\\$HOME' --env 'B=a\\\\b'", command=SHOW),
     variables(
-        "env-library-path-image", "--env", "LD_LIBRARY_PATH=/d", image="variables.sif", command="echo $LD_LIBRARY_PATH"
-    ),
-    variables("env-home", "--env", "HOME=/elsewhere", command="echo $HOME"),
-    variables("env-unicode", "--env", "A=äöü…", command=SHOW),
-    variables("env-quotes", "--env", "A=it's", "--env", 'B="""say"""', command=SHOW),
-    variables("env-dollar-escaped", "--env", "A=\\$HOME", "--env", "B=a\\\\b", command=SHOW),
-    variables(
-        "env-file", "--env-file", "vars", setup="printf 'A=1\\nexport B=2\\nC=\"$A and $B\"\\n' > vars", command=SHOW
+        "env-file", "--env-file vars", setup="printf 'A=1\\nexport B=2\\nC=\"$A and $B\"\\n' > vars", command=SHOW
     ),
     variables(
         "env-file-comments",
-        *("--env-file", "vars"),
+        "--env-file vars",
         setup="printf '# a comment\\n\\nA=one # trailing\\nB='\"'\"'single $HOME'\"'\"'\\nC=$HOME\\n' > vars",
         command=SHOW,
     ),
     variables(
         "env-file-order",
-        *("--env-file", "vars", "--env", "A=flag"),
+        "--env-file vars --env A=flag",
         setup="printf 'A=file\\nB=file\\nC=file\\n' > vars",
         environment={"APPTAINERENV_B": "variable", "C": "host"},
         command=SHOW,
     ),
     variables(
         "env-file-two",
-        *("--env-file", "one", "--env-file", "two"),
+        "--env-file one --env-file two",
         setup="echo A=1 > one; echo B=1 >> one; echo A=2 > two",
         command=SHOW,
     ),
-    variables("env-file-missing", "--env-file", "no-such-file", status=255, mentions=("no-such-file",)),
+    variables("env-file-missing", "--env-file no-such-file", status=255, mentions=("no-such-file",)),
     variables(
         "env-file-computed",
-        "--env-file",
-        "vars",
+        "--env-file vars",
         setup="echo 'A=$(echo computed)' > vars",
         command=SHOW,
         difference="env-files",
@@ -180,7 +177,7 @@ CASES = [
         for name in ("R_LIBS", "PERL5LIB", "CONDA_PREFIX", "VIRTUAL_ENV", "JAVA_HOME", "PYTHONSTARTUP", "LD_PRELOAD")
     ),
     *(
-        variables(f"host-leak-{name}-asked-for", "--env", f"{name}=/mine", command=f'echo "[${name}]"')
+        variables(f"host-leak-{name}-asked-for", f"--env {name}=/mine", command=f'echo "[${name}]"')
         for name in ("PYTHONPATH", "R_LIBS", "CONDA_PREFIX")
     ),
     variables("host-leak-forwarded", environment={"APPTAINERENV_PYTHONPATH": "/mine"}, command="echo $PYTHONPATH"),

@@ -8,12 +8,12 @@ from tests.interop.conformance.case import HOME, IMAGES, Case, execute
 BASE = f"{IMAGES}/base.sif"
 
 
-def apart(name: str, command: str, *flags: str, image: str = "base.sif", **more: object) -> Case:
-    return Case(f"apart-{name}", execute(image, command, *flags), **more)  # type: ignore[arg-type]
+def apart(name: str, command: str, flags: str = "", *, image: str = "base.sif", **more: object) -> Case:
+    return Case(f"apart-{name}", execute(image, command, flags), **more)  # type: ignore[arg-type]
 
 
-def who(name: str, command: str, *flags: str, image: str = "base.sif", **more: object) -> Case:
-    return Case(f"user-{name}", execute(image, command, *flags), **more)  # type: ignore[arg-type]
+def who(name: str, command: str, flags: str = "", *, image: str = "base.sif", **more: object) -> Case:
+    return Case(f"user-{name}", execute(image, command, flags), **more)  # type: ignore[arg-type]
 
 
 def namespace(kind: str, *flags: str) -> Case:
@@ -44,27 +44,22 @@ CASES = [
     namespace("cgroup"),
     apart("pid-numbers", "[ $$ -lt 50 ] && echo small; set -- /proc/[0-9]*; echo $#", "--pid"),
     apart("pid-first", "cat /proc/1/comm", "--pid", difference="init", ours="(kedge|python3?|python3\\.\\d+)\\S*\n"),
-    apart("pid-no-init", "echo $$", "--pid", "--no-init"),
+    apart("pid-no-init", "echo $$", "--pid --no-init"),
     apart("pid-proc", "mount | grep -c ' /proc '", "--pid"),
     apart("pid-host-hidden", "kill -0 $(cat pid) 2>/dev/null; echo $?", "--pid", setup="echo 99999999 > pid"),
-    apart("hostname", "hostname; cat /etc/hostname 2>/dev/null", "--hostname", "compute"),
-    apart("hostname-hosts", "grep -c compute /etc/hosts; true", "--hostname", "compute"),
+    apart("hostname", "hostname; cat /etc/hostname 2>/dev/null", "--hostname compute"),
+    apart("hostname-hosts", "grep -c compute /etc/hosts; true", "--hostname compute"),
     apart("hostname-variable", "hostname", environment={"APPTAINER_HOSTNAME": "compute"}),
     Case("apart-hostname-host", script=f"$runtime exec {BASE} hostname > in; hostname > out; cmp in out && echo same"),
     Case("apart-uts-host", script=f"$runtime exec --uts {BASE} hostname > in; hostname > out; cmp in out && echo same"),
     apart(
-        "net-none",
-        "ls /sys/class/net | sort; cat /proc/net/dev | grep -c :",
-        "--net",
-        "--network",
-        "none",
-        ignore="^[a-z]",
+        "net-none", "ls /sys/class/net | sort; cat /proc/net/dev | grep -c :", "--net --network none", ignore="^[a-z]"
     ),
-    apart("net-none-interfaces", "tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '", "--net", "--network", "none"),
-    apart("net-loopback-up", "ip link show lo | grep -o 'LOOPBACK[A-Z,]*'", "--net", "--network", "none"),
-    apart("net-bridge", "true", "--net", "--network", "bridge", status=255),
-    apart("dns", "cat /etc/resolv.conf", "--dns", "192.0.2.1,192.0.2.2"),
-    apart("dns-bad", "true", "--dns", "nonsense", status=255),
+    apart("net-none-interfaces", "tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '", "--net --network none"),
+    apart("net-loopback-up", "ip link show lo | grep -o 'LOOPBACK[A-Z,]*'", "--net --network none"),
+    apart("net-bridge", "true", "--net --network bridge", status=255),
+    apart("dns", "cat /etc/resolv.conf", "--dns 192.0.2.1,192.0.2.2"),
+    apart("dns-bad", "true", "--dns nonsense", status=255),
     # devices
     apart("dev", DEVICES),
     apart("dev-contain", "ls /dev | grep -v full", "--contain"),
@@ -89,7 +84,7 @@ CASES = [
     # /proc, /sys, mounts
     apart("mounts", MOUNTS, ignore=STORE),
     apart("mounts-contain", MOUNTS, "--contain", ignore=STORE),
-    apart("mounts-bind", MOUNTS, "-B", "sub:/new/place", setup="mkdir sub", ignore=STORE),
+    apart("mounts-bind", MOUNTS, "-B sub:/new/place", setup="mkdir sub", ignore=STORE),
     apart("mounts-box", MOUNTS, image="box", ignore=STORE),
     apart("mounts-tmpfs", MOUNTS, "--writable-tmpfs", ignore=STORE),
     apart("mounts-home", f"grep -c ' {HOME} ' /proc/self/mountinfo"),
@@ -115,10 +110,7 @@ CASES = [
         "fakeroot-chown",
         # without ids Apptainer cannot change it, and kedge makes believe: both show root's
         "touch made; chown 7:8 made 2>/dev/null; stat -c '%u %g' made",
-        "--fakeroot",
-        "--writable-tmpfs",
-        "--pwd",
-        "/data",
+        "--fakeroot --writable-tmpfs --pwd /data",
     ),
     apart(
         "fakeroot-home", "ls -d ~; pwd; touch ~/fakeroot-home && echo written", "--fakeroot", after="ls ~/fakeroot-home"
@@ -147,10 +139,10 @@ CASES = [
     who("variables-cleanenv", 'echo "[$USER] [$LOGNAME] [$HOME] [$SHELL]"', "--cleanenv"),
     who("own-files", "stat -c '%u %g' $PWD ~ /srv"),
     who("groups-file-mode", "ls -l /etc/group | cut -c1-10"),
-    who("drop-caps", "echo ran", "--drop-caps", "CAP_CHOWN"),
-    who("add-caps", "echo ran", "--add-caps", "CAP_NET_RAW", difference="privileges", our_status=255, ours=""),
+    who("drop-caps", "echo ran", "--drop-caps CAP_CHOWN"),
+    who("add-caps", "echo ran", "--add-caps CAP_NET_RAW", difference="privileges", our_status=255, ours=""),
     *(
-        who(f"refused{flag}", "echo ran", flag, value, status=255)
+        who(f"refused{flag}", "echo ran", f"{flag} {value}", status=255)
         for flag, value in (("--memory", "1G"), ("--cpus", "1"), ("--pids-limit", "10"), ("--security", "seccomp:x"))
     ),
 ]
