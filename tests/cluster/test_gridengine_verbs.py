@@ -54,10 +54,19 @@ def test_gridengine_verbs_count_an_array_as_its_user_does(user: JobUser) -> None
 
 def test_gridengine_verbs_depend_on_how_a_job_ended(user: JobUser) -> None:
     bad = user.submit_shell("exit 1")
-    ids = [user.submit_shell("true", "--after", f"{kind}:{bad}") for kind in ("afterok", "afterany")]
+    ids = [user.submit_shell("true", "--after", f"{kind}:{bad}") for kind in ("afterok", "afternotok", "afterany")]
     for id in ids:
         user.wait(id)
-    assert [user.status(id)["state"] for id in ids] == ["failed", "done"]
+    assert [user.status(id)["state"] for id in ids] == ["failed", "done", "done"]
+
+
+def test_gridengine_verbs_pass_on_what_qsub_refuses(gridengine_abci: GridEngineCell) -> None:
+    user = make_job_user(gridengine_abci, KEDGE_SITE="abci2")
+    done = user.run("submit", "-A", "nosuch", "-p", "rt_F", "--time", "1h", "-", "true")
+    assert done.returncode == 72
+    assert 'project "nosuch" does not exist' in done.stderr
+    assert "hint: 'qconf -sprjl' lists the projects" in done.stderr
+    assert user.tell("jobs", "--mine") == []
 
 
 def test_gridengine_verbs_say_that_a_job_never_begins(user: JobUser) -> None:
