@@ -25,9 +25,13 @@ class Apptainer:
     folder: Path
     script: Path
 
-    def run(self, *words: str | Path, check: bool = True, shell: bool = False) -> subprocess.CompletedProcess[str]:
+    variables: tuple[str, ...] = ()  # NAME=VALUE, besides HOME
+
+    def run(
+        self, *words: str | Path, check: bool = True, shell: bool = False, input: str = ""
+    ) -> subprocess.CompletedProcess[str]:
         """`apptainer WORDS` without its own chatter, or with `shell` any command there."""
-        program = [] if shell else ["apptainer", "-s"]
+        program = [*self.variables, *([] if shell else ["apptainer", "-s"])]
         command = [self.script, "run", "-d", self.folder, "--", "env", f"HOME={self.folder}", *program]
         environment = {"PATH": os.environ["PATH"], "KEDGE_PEERS": os.environ.get("KEDGE_PEERS", "")}
         done = subprocess.run(
@@ -36,6 +40,7 @@ class Apptainer:
             text=True,
             cwd=self.folder,
             env=environment,
+            input=input,
             timeout=120,
             check=False,
         )

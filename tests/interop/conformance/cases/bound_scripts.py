@@ -26,7 +26,27 @@ def start(name: str, verb: str, image: str, *flags: str) -> Case:
     return Case(f"bound-{name}", (verb, *flags, image, "a", "b c"), setup=SETUP)
 
 
+# Scripts of the image's environment that fail, end the start, or set what the runtime sets.
+ENDINGS = {
+    "fails": ("nosuchcommand 2>/dev/null; export BOUND=after; return 3", 0),
+    "guarded": ("export SINGULARITY_CONTAINER=zz BOUND=$APPTAINER_NAME", 0),
+    "exits": ("exit 3", 3),
+    "stops": ("set -e; false", 1),
+    "exits-well": ("exit 0", 0),
+}
+ENDING = ("-B", f"own.sh:{OWN}/env/90-environment.sh")
+
+
 CASES = [
+    *(
+        Case(
+            f"bound-environment-{name}",
+            ("exec", *ENDING, f"{IMAGES}/base.sif", "sh", "-c", "echo $BOUND $SINGULARITY_CONTAINER"),
+            setup=f"echo '{text}' > own.sh",
+            status=status,
+        )
+        for name, (text, status) in ENDINGS.items()
+    ),
     see("environment-new", f"-B variables.sh:{OWN}/env/99-shpc.sh"),
     see("environment-over", f"-B variables.sh:{OWN}/env/90-environment.sh"),
     see("environment-readonly", f"-B variables.sh:{OWN}/env/91-environment.sh:ro"),
