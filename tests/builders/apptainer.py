@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.builders.removal import remove_beside
-from tests.requirements import open_way, require_peer
+from tests.requirements import require_peer
 
 PEER_USER = 1500
 
@@ -60,16 +60,6 @@ class Apptainer:
         for each in (path, *(path.rglob("*") if path.is_dir() else ())):
             os.chown(each, PEER_USER, PEER_USER, follow_symlinks=False)
         return path
-
-
-def make_peer_folder(tmp_path: Path) -> Path:
-    """A directory below the test's own that Apptainer's ordinary user may use; skips where there is no Apptainer."""
-    require_peer()
-    folder = tmp_path / "peer"
-    folder.mkdir()
-    open_way(folder)
-    os.chown(folder, PEER_USER, PEER_USER)
-    return folder
 
 
 @contextlib.contextmanager

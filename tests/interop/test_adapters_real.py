@@ -17,7 +17,8 @@ from kedge.container.others import RUNTIMES, plan_foreign
 from kedge.container.others.other_runtimes import open_image
 from kedge.system.views import DirectoryView
 from tests.builders.apptainer import PEER_USER, Apptainer, apptainer_folder
-from tests.builders.images import add_rich_image, kedge
+from tests.builders.images import add_rich_image
+from tests.builders.warm_kedge import kedge
 from tests.fakes.registry import FakeRegistry
 
 RUNNING = ("apptainer", "charliecloud")

@@ -28,7 +28,7 @@ from kedge.image.formats.oci.stored_image import StoredImage, StoredLayer
 from kedge.image.formats.oci.writer import write_layout
 from tests.builders.buildah import run_buildah
 from tests.builders.copy_cases import BASE, CASES, CONTEXT, CopyCase, Tree, describe_entry, write_tree
-from tests.builders.images import kedge
+from tests.builders.warm_kedge import kedge
 from tests.interop.recorded import find_changes, recall
 from tests.requirements import require_program, require_root
 

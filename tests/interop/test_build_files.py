@@ -77,10 +77,10 @@ QUESTIONS = {str(number): (lines, FILES, LINKS) for number, lines in enumerate(R
 
 
 def read_tree(folder: Path) -> dict[str, list[str]]:
-    """Kind, mode and content by path, without what says how the image was made."""
+    """Kind, mode and content by path, without what says how the image was made; the context is called FOLDER."""
     tree: dict[str, list[str]] = {}
     for path in folder.rglob("*"):
-        name, status = str(path.relative_to(folder)), path.lstat()
+        name, status = str(path.relative_to(folder)).replace(folder.parent.name, "FOLDER"), path.lstat()
         if name.startswith((".singularity.d", "environment", "singularity", ".run", ".exec", ".shell", ".test")):
             continue
         if stat.S_ISLNK(status.st_mode):
@@ -106,16 +106,16 @@ def ask_apptainer(names: list[str]) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_files_land_where_apptainer_puts_them(runner: Runner) -> None:
-    write_folder(runner.home)
-    give_to(runner, runner.home)
-    differences = []
+    place, differences = runner.folder, []
+    write_folder(place)
+    give_to(runner, place)
     for number, theirs in recall("files", QUESTIONS, ask_apptainer).items():
-        done = runner.run("build", "--sandbox", f"ours-{number}", f"{number}.def")
+        done = runner.run("build", "--sandbox", f"ours-{number}", f"{number}.def", cwd=place)
         shown = RECIPES[int(number)][-60:]
         if (theirs is None) != bool(done.returncode):
             differences.append(f"{shown}: Apptainer {theirs is None}, kedge {done.returncode} {done.stderr[-300:]}")
         elif theirs is not None:
-            ours = read_tree(runner.home / f"ours-{number}")
+            ours = read_tree(place / f"ours-{number}")
             names = sorted({*ours, *theirs})
             differences += [f"{shown}: {name}" for name in names if ours.get(name) != theirs.get(name)]
     assert not differences, "\n".join(differences)

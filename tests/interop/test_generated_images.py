@@ -19,10 +19,11 @@ from tests.builders import layers as build
 from tests.builders.generated_layers import write_tar, write_tars
 from tests.builders.generated_trees import Tree, expect
 from tests.builders.image_judges import DECORATION, see_by_kedge, see_by_kernel, see_by_unsquashfs
-from tests.builders.images import kedge, make_config
+from tests.builders.images import make_config
 from tests.builders.judged_trees import Seen, extract_layers
 from tests.builders.juries import Jury, each_tree
 from tests.builders.sif_parser import parse_sif
+from tests.builders.warm_kedge import kedge
 from tests.fakes.registry import FakeRegistry
 from tests.requirements import require_program, require_root
 

@@ -20,7 +20,8 @@ from tests.builders import layers as build
 from tests.builders.apptainer import Apptainer, apptainer_folder
 from tests.builders.busybox import read_busybox
 from tests.builders.docker_registry import DockerRegistry, docker_registry
-from tests.builders.images import kedge, make_config, rich_layers
+from tests.builders.images import make_config, rich_layers
+from tests.builders.warm_kedge import kedge
 from tests.interop.test_layers_tools import make_layout
 
 pytestmark = [pytest.mark.peer, pytest.mark.root, pytest.mark.service]

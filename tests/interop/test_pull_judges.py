@@ -18,8 +18,9 @@ import pytest
 from kedge.image.formats.sif.reader import SifReader
 from tests.builders import layers as build
 from tests.builders.image_judges import DECORATION
-from tests.builders.images import kedge, make_config, rich_layers
+from tests.builders.images import make_config, rich_layers
 from tests.builders.judged_trees import SPARSE_SIZE, Seen, extract_layers, make_lengths_layer, make_odd_layer, scan_tree
+from tests.builders.warm_kedge import kedge
 from tests.fakes.registry import FakeRegistry
 from tests.requirements import require_root
 
