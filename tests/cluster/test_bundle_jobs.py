@@ -16,14 +16,14 @@ from tests.builders.bundles import make_bundle
 from tests.cluster.gridengine_cell import GridEngineCell
 from tests.cluster.job_user import JobUser, leaving_nothing
 from tests.cluster.slurm_cluster import SlurmCluster
-from tests.cluster.test_launch_gridengine import PROFILE as GRIDENGINE_PROFILE
 from tests.cluster.test_launch_slurm import SHOW
+from tests.cluster.two_hosts import PROFILE as GRIDENGINE_PROFILE
+from tests.cluster.two_hosts import TWO
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
 PROFILES = {"slurm_hosts": 'title = "two hosts"\nscheduler = "slurm"\n', "gridengine": GRIDENGINE_PROFILE}
 _SUPERH = (42).to_bytes(2, "little")  # in the header of ELF files
-TWO = ("-N", "2", "--tasks-per-node", "2", "-t", "5m")
 
 
 def put_bundle(me: JobUser, path: Path) -> JobUser:
