@@ -158,7 +158,8 @@ def test_rings_with_foreign_keys_stay_readable_for_both(peer: Peer) -> None:
 
 def test_pem_signatures_both_ways(peer: Peer) -> None:
     questions: dict[tuple[str | Path, ...], bool] = {}
-    (peer.folder / "other").mkdir()
+    for name in ("other", "two"):
+        (peer.folder / name).mkdir()
     for kind in ("ed25519", "rsa", "p256"):
         private, public = make_pem(peer.folder, kind)
         stranger = make_pem(peer.folder / "other", kind)[1]
@@ -168,7 +169,7 @@ def test_pem_signatures_both_ways(peer: Peer) -> None:
         assert main(["verify", "--key", str(public), str(theirs)]) == 0
         assert main(["verify", "--key", str(stranger), str(theirs)]) != 0
         questions |= {("verify", "--key", public, ours): True, ("verify", "--key", stranger, ours): False}
-    pairs = [make_pem(peer.folder, kind) for kind in ("ed25519", "p256")]
+    pairs = [make_pem(peer.folder / "two", kind) for kind in ("ed25519", "p256")]
     both = peer.image("one-group.sif")  # an envelope with two signatures
     assert main(["sign", "--key", str(pairs[0][0]), "--key", str(pairs[1][0]), str(both)]) == 0
     questions |= {("verify", "--key", public, both): True for _, public in pairs}
