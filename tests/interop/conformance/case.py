@@ -22,7 +22,7 @@ class Case:
 
     name: str
     words: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)  # beyond PATH, HOME, USER, LOGNAME, LANG, TERM
+    env: Mapping[str, str] = field(default_factory=dict)  # beyond PATH, HOME, USER, LOGNAME, LANG, TERM
     setup: str = ""  # shell text, run in the directory before
     after: str = ""  # shell text, run in the directory afterwards; what it prints is compared too
     script: str = ""

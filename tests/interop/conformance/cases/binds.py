@@ -15,13 +15,18 @@ def bind(name: str, command: str, flags: str = "", *, image: str = "base.sif", *
 
 WRITE = "echo changed > /mnt/new && echo written; cat /mnt/new"
 WROTE = "cat tree/new 2>/dev/null; ls tree"
+OTHER = TREE + "; mkdir other; echo i > other/inner"
+OTHER_FILE = TREE + "; mkdir other; echo o > other/file"
+LINK = TREE + "; ln -s tree link"
+CLOSED = "(echo x > /mnt/new) 2>/dev/null || echo refused"
+BOTH = LOOK + "; cat /opt/x"
 CASES = [
     bind("plain", LOOK, "-B tree:/mnt"),
     bind("equals", LOOK, "--bind=tree:/mnt"),
     bind("absolute", "cat /srv/images/definition.def | head -1", "-B /srv/images"),
     bind("same-place", "cat $PWD/tree/file", "-B tree", status=255, difference="binds", our_status=0, ours="host\n"),
     bind("write", WRITE, "-B tree:/mnt", after=WROTE),
-    bind("write-ro", "(echo x > /mnt/new) 2>/dev/null || echo refused", "-B tree:/mnt:ro", after=WROTE),
+    bind("write-ro", CLOSED, "-B tree:/mnt:ro", after=WROTE),
     bind("file", "cat /mnt/target", "-B single:/mnt/target"),
     bind("file-over-file", "cat /data/file", "-B single:/data/file"),
     bind("file-ro", "(echo x > /data/file) 2>/dev/null || echo refused", "-B single:/data/file:ro", after="cat single"),
@@ -60,30 +65,15 @@ CASES = [
         "-B 'with space:/mnt/a b'",
         setup="mkdir 'with space'; echo sp > 'with space/file'",
     ),
-    bind(
-        "nested",
-        "cat /mnt/file /mnt/sub/inner",
-        "-B tree:/mnt -B other:/mnt/sub",
-        setup=TREE + "; mkdir other; echo i > other/inner",
-    ),
-    bind(
-        "nested-reverse",
-        "ls /mnt/sub",
-        "-B other:/mnt/sub -B tree:/mnt",
-        setup=TREE + "; mkdir other; echo i > other/inner",
-    ),
-    bind(
-        "nested-missing",
-        "cat /new/file; ls /new/sub",
-        "-B tree:/new -B other:/new/sub",
-        setup=TREE + "; mkdir other; echo i > other/inner",
-    ),
-    bind("twice-same", LOOK, "-B tree:/mnt -B other:/mnt", setup=TREE + "; mkdir other; echo o > other/file"),
+    bind("nested", "cat /mnt/file /mnt/sub/inner", "-B tree:/mnt -B other:/mnt/sub", setup=OTHER),
+    bind("nested-reverse", "ls /mnt/sub", "-B other:/mnt/sub -B tree:/mnt", setup=OTHER),
+    bind("nested-missing", "cat /new/file; ls /new/sub", "-B tree:/new -B other:/new/sub", setup=OTHER),
+    bind("twice-same", LOOK, "-B tree:/mnt -B other:/mnt", setup=OTHER_FILE),
     bind(
         "nested-makes-folder",
         "cat /mnt/fresh/file; ls /mnt",
         "-B tree:/mnt -B other:/mnt/fresh",
-        setup=TREE + "; mkdir other; echo o > other/file",
+        setup=OTHER_FILE,
         after="ls tree",
     ),
     bind(
@@ -94,13 +84,8 @@ CASES = [
     ),
     bind("one-source-twice", "cat /mnt/file /opt/file", "-B tree:/mnt -B tree:/opt"),
     bind("submounts", "ls /mnt/images/base.sif", "-B /srv:/mnt"),
-    bind("source-link", LOOK, "-B link:/mnt", setup=TREE + "; ln -s tree link"),
-    bind(
-        "source-link-same-place",
-        "cat $PWD/link/file",
-        "-B /srv/case/bind-source-link-same-place/link",
-        setup=TREE + "; ln -s tree link",
-    ),
+    bind("source-link", LOOK, "-B link:/mnt", setup=LINK),
+    bind("source-link-same-place", "cat $PWD/link/file", "-B /srv/case/bind-source-link-same-place/link", setup=LINK),
     bind("image-link", "cat /data/real/file; ls -l /data/link | sed 's/.*-> //'", "-B tree:/data/link"),
     bind("image-link-absolute", "cat /data/real/file", "-B tree:/data/absolute"),
     bind("image-link-below", "cat /data/real/fresh/file; ls /data/real", "-B tree:/data/link/fresh"),
@@ -137,25 +122,17 @@ CASES = [
         after="rmdir ~/below-home-case; echo $?",
     ),
     bind("in-cwd", "cat nested/file", "-B tree:/srv/case/bind-in-cwd/nested", status=1),
-    bind("variable", LOOK, environment={"APPTAINER_BIND": "tree:/mnt"}),
-    bind("variable-path", LOOK, environment={"APPTAINER_BINDPATH": "tree:/mnt"}),
-    bind("variable-singularity", LOOK, environment={"SINGULARITY_BIND": "tree:/mnt"}),
-    bind("variable-and-flag", LOOK + "; cat /opt/x", "-B single:/opt/x", environment={"APPTAINER_BIND": "tree:/mnt"}),
-    bind(
-        "variable-both",
-        LOOK + "; cat /opt/x",
-        environment={"APPTAINER_BIND": "tree:/mnt", "APPTAINER_BINDPATH": "single:/opt/x"},
-    ),
-    bind("variable-several", LOOK + "; cat /opt/x", environment={"APPTAINER_BIND": "tree:/mnt:ro,single:/opt/x"}),
+    bind("variable", LOOK, env={"APPTAINER_BIND": "tree:/mnt"}),
+    bind("variable-path", LOOK, env={"APPTAINER_BINDPATH": "tree:/mnt"}),
+    bind("variable-singularity", LOOK, env={"SINGULARITY_BIND": "tree:/mnt"}),
+    bind("variable-and-flag", BOTH, "-B single:/opt/x", env={"APPTAINER_BIND": "tree:/mnt"}),
+    bind("variable-both", BOTH, env={"APPTAINER_BIND": "tree:/mnt", "APPTAINER_BINDPATH": "single:/opt/x"}),
+    bind("variable-several", BOTH, env={"APPTAINER_BIND": "tree:/mnt:ro,single:/opt/x"}),
     bind("told-inside", "echo $APPTAINER_BIND; echo $SINGULARITY_BIND", "-B tree:/mnt,single:/opt/x:ro"),
     bind("mount", LOOK, "--mount type=bind,source=tree,destination=/mnt"),
     bind("mount-target", LOOK, "--mount type=bind,src=tree,target=/mnt"),
-    bind("mount-ro", "(echo x > /mnt/new) 2>/dev/null || echo refused", "--mount type=bind,src=tree,dst=/mnt,ro"),
-    bind(
-        "mount-readonly",
-        "(echo x > /mnt/new) 2>/dev/null || echo refused",
-        "--mount type=bind,src=tree,dst=/mnt,readonly",
-    ),
+    bind("mount-ro", CLOSED, "--mount type=bind,src=tree,dst=/mnt,ro"),
+    bind("mount-readonly", CLOSED, "--mount type=bind,src=tree,dst=/mnt,readonly"),
     bind(
         "mount-quoted",
         "cat /mnt/file",
@@ -172,11 +149,11 @@ CASES = [
     bind("mount-unknown-type", LOOK, "--mount type=volume,src=tree,dst=/mnt", status=255),
     bind("mount-without-destination", LOOK, "--mount type=bind,src=tree", status=255),
     bind("mount-unknown-key", LOOK, "--mount type=bind,src=tree,dst=/mnt,speed=fast", status=255),
-    bind("mount-variable", LOOK, environment={"APPTAINER_MOUNT": "type=bind,src=tree,dst=/mnt"}),
+    bind("mount-variable", LOOK, env={"APPTAINER_MOUNT": "type=bind,src=tree,dst=/mnt"}),
     bind(
         "mount-variable-lines",
-        LOOK + "; cat /opt/x",
-        environment={"APPTAINER_MOUNT": "type=bind,src=tree,dst=/mnt\ntype=bind,src=single,dst=/opt/x"},
+        BOTH,
+        env={"APPTAINER_MOUNT": "type=bind,src=tree,dst=/mnt\ntype=bind,src=single,dst=/opt/x"},
     ),
     bind("image-source", "cat /mnt/file", "-B /srv/images/base.sqsh:/mnt:image-src=/data"),
     bind(

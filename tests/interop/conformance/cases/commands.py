@@ -27,7 +27,7 @@ def by_variable(name: str, command: str, setup: str = "", **variables: str) -> C
     """`exec` with variables that stand for flags; HOST_X is no flag, but the variable X of the host."""
     names = {key: key.removeprefix("HOST_") if key.startswith("HOST_") else f"APPTAINER_{key}" for key in variables}
     environment = {names[key]: value for key, value in variables.items()}
-    return Case(f"variable-{name}", words=execute("base.sif", command), setup=setup, environment=environment)
+    return Case(f"variable-{name}", words=execute("base.sif", command), setup=setup, env=environment)
 
 
 HELP = [

@@ -39,7 +39,7 @@ CASES = [
     Case("entrypoint-user-ignored", run("user.sif", "id", "-u")),
     Case("entrypoint-definition", run("definition.sif")),
     Case("entrypoint-definition-awkward", run("definition.sif", *AWKWARD[:2])),
-    Case("entrypoint-definition-code", run("definition.sif"), environment={"CODE": "33"}, status=33),
+    Case("entrypoint-definition-code", run("definition.sif"), env={"CODE": "33"}, status=33),
     Case("entrypoint-interpreter", run("interpreter.sif")),
     Case("entrypoint-exotic-fails", run("exotic.sif"), status=1),
     Case("entrypoint-app", run("definition.sif", "x", flags="--app first")),
@@ -51,7 +51,7 @@ CASES = [
     Case("entrypoint-app-test", ("test", "--app", "first", f"{IMAGES}/definition.sif")),
     Case("entrypoint-app-shell", ("shell", "--app", "first", f"{IMAGES}/definition.sif"), stdin="echo $SCIF_APPNAME\n"),
     Case("entrypoint-test", ("test", f"{IMAGES}/definition.sif")),
-    Case("entrypoint-test-code", ("test", f"{IMAGES}/definition.sif"), environment={"CODE": "5"}, status=5),
+    Case("entrypoint-test-code", ("test", f"{IMAGES}/definition.sif"), env={"CODE": "5"}, status=5),
     Case("entrypoint-test-none", ("test", f"{IMAGES}/base.sif")),
     Case("entrypoint-shell", ("shell", f"{IMAGES}/base.sif"), stdin="echo one\necho two >&2\ncd /data && pwd\n"),
     Case(

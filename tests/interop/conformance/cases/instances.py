@@ -59,7 +59,7 @@ CASES = [
         "environment",
         f"B=later {INSIDE} sh -c 'echo \"[$A] [$B] $FROM_IMAGE $APPTAINER_NAME $APPTAINER_INSTANCE\"'",
         f"{INSIDE} env | sort",
-        environment={"APPTAINERENV_A": "asked for", "HOST": "host"},
+        env={"APPTAINERENV_A": "asked for", "HOST": "host"},
         ignore="^(PPID|_|OLDPWD)=",
     ),
     instance(

@@ -37,7 +37,7 @@ CASES = [
     apart("pid-no-init", "echo $$", "--pid --no-init"),
     apart("pid-host-hidden", "kill -0 $(cat pid) 2>/dev/null; echo $?", "--pid", setup="echo 99999999 > pid"),
     apart("hostname", "hostname; cat /etc/hostname; grep -c compute /etc/hosts; true", "--hostname compute"),
-    apart("hostname-variable", "hostname", environment={"APPTAINER_HOSTNAME": "compute"}),
+    apart("hostname-variable", "hostname", env={"APPTAINER_HOSTNAME": "compute"}),
     Case("apart-hostname-host", script=f"$runtime exec {BASE} hostname > in; hostname > out; cmp in out && echo same"),
     apart(
         "net-none", "ls /sys/class/net | sort; cat /proc/net/dev | grep -c :", "--net --network none", ignore="^[a-z]"
@@ -104,7 +104,7 @@ CASES = [
         "--fakeroot",
     ),
     apart("fakeroot-map", "awk '{print $1, $3}' /proc/self/uid_map", "--fakeroot"),
-    apart("fakeroot-variable", "id -u", environment={"APPTAINER_FAKEROOT": "1"}),
+    apart("fakeroot-variable", "id -u", env={"APPTAINER_FAKEROOT": "1"}),
     apart("userns", "id -u; cat /proc/self/uid_map | awk '{print $1, $2, $3}'", "--userns"),
     apart("map", "awk '{print $1, $2, $3}' /proc/self/uid_map /proc/self/gid_map"),
     # who one is

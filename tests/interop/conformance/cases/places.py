@@ -29,6 +29,9 @@ def size_of(folder: str) -> str:
     return f"df -m {folder} | tail -1 | awk '{{print ($2 > 100) ? \"large\" : $2}}'"
 
 
+OTHER = "mkdir other; echo m > other/mark"
+WORK = "find work | sort"
+SEE = "echo $HOME; cat ~/mark"
 CASES = [
     # where a program starts
     place("cwd", "pwd; echo $PWD; touch here", after="ls"),
@@ -44,8 +47,8 @@ CASES = [
     Case("place-cwd-removed", script=f"mkdir gone; cd gone; rmdir ../gone; $runtime exec {BASE} pwd"),
     place("pwd", "pwd; echo $PWD", "--pwd /data"),
     place("cwd-flag", "pwd", "--cwd /data"),
-    place("pwd-variable", "pwd", environment={"APPTAINER_PWD": "/data"}),
-    place("cwd-variable", "pwd", environment={"APPTAINER_CWD": "/data"}),
+    place("pwd-variable", "pwd", env={"APPTAINER_PWD": "/data"}),
+    place("cwd-variable", "pwd", env={"APPTAINER_CWD": "/data"}),
     place("pwd-link", "pwd", "--pwd /data/link"),
     place("pwd-missing", "pwd", "--pwd /no/such/place", status=255, mentions=("/no/such/place",)),
     place("pwd-file", "pwd", "--pwd /data/file", status=255),
@@ -59,39 +62,16 @@ CASES = [
     Case("place-workdir-contain", run("workdir.sif", flags="--contain"), difference="workdir", ours="/data/real\n"),
     # home
     place("home", "echo $HOME; echo ~; touch ~/place-home", after="ls ~/place-home"),
-    place("home-variable-of-host", "echo $HOME; echo ~", environment={"HOME": "/tmp"}),
-    place(
-        "home-flag", "echo $HOME; cat ~/mark; pwd", "--home other", setup="mkdir other; echo m > other/mark", status=255
-    ),
-    place(
-        "home-flag-destination",
-        "echo $HOME; cat ~/mark; ls /home",
-        "-H other:/newhome",
-        setup="mkdir other; echo m > other/mark",
-    ),
-    place(
-        "home-flag-destination-in-home",
-        "echo $HOME; cat ~/mark",
-        "-H other:/home/somebody",
-        setup="mkdir other; echo m > other/mark",
-    ),
+    place("home-variable-of-host", "echo $HOME; echo ~", env={"HOME": "/tmp"}),
+    place("home-flag", "echo $HOME; cat ~/mark; pwd", "--home other", setup=OTHER, status=255),
+    place("home-flag-destination", "echo $HOME; cat ~/mark; ls /home", "-H other:/newhome", setup=OTHER),
+    place("home-flag-destination-in-home", SEE, "-H other:/home/somebody", setup=OTHER),
     place("home-flag-write", "echo w > ~/written", "-H other:/newhome", setup="mkdir other", after="cat other/written"),
     place("home-flag-missing", "echo $HOME", "--home /no/such/home"),
     place("home-flag-relative-destination", "true", "--home other:relative", setup="mkdir other", status=255),
     place("home-flag-passwd", "grep ^peer /etc/passwd", "-H other:/newhome", setup="mkdir other"),
-    place(
-        "home-variable",
-        "echo $HOME; cat ~/mark",
-        environment={"APPTAINER_HOME": "/srv/case/place-home-variable/other"},
-        setup="mkdir other; echo m > other/mark",
-    ),
-    place(
-        "home-flag-contain",
-        "echo $HOME; ls ~",
-        "--contain -H other",
-        setup="mkdir other; echo m > other/mark",
-        status=255,
-    ),
+    place("home-variable", SEE, env={"APPTAINER_HOME": "/srv/case/place-home-variable/other"}, setup=OTHER),
+    place("home-flag-contain", "echo $HOME; ls ~", "--contain -H other", setup=OTHER, status=255),
     place("no-home", "echo $HOME; ls -d ~ 2>/dev/null; pwd", "--no-home"),
     place(
         "no-home-cwd-in-home",
@@ -161,9 +141,7 @@ CASES = [
     place("no-mount-proc", "ls -A /proc", "--no-mount proc"),
     place("no-mount-dev", "ls -A /dev | wc -l", "--no-mount dev"),
     place("no-mount-unknown", "echo ran", "--no-mount nonsense"),
-    place(
-        "no-mount-variable", "ls -A /tmp", environment={"APPTAINER_NO_MOUNT": "tmp"}, setup="touch /tmp/seen-variable"
-    ),
+    place("no-mount-variable", "ls -A /tmp", env={"APPTAINER_NO_MOUNT": "tmp"}, setup="touch /tmp/seen-variable"),
     # contain
     place("contain-cwd", "pwd; ls -A", "--contain"),
     place(
@@ -179,7 +157,7 @@ CASES = [
         "--contain",
         after="ls /tmp/contained 2>/dev/null; true",
     ),
-    place("contain-variable", "ls -A /tmp; pwd", environment={"APPTAINER_CONTAIN": "1"}),
+    place("contain-variable", "ls -A /tmp; pwd", env={"APPTAINER_CONTAIN": "1"}),
     place("contain-tmp-mode", "stat -c %a /tmp /var/tmp", "--contain"),
     place("contain-home-mode", "stat -c %a ~", "--contain"),
     place("contain-tmp-size", size_of("/tmp"), "--contain", difference="sizes", ours="large\n"),
@@ -188,7 +166,7 @@ CASES = [
     place("contain-no-home", "ls -d ~ 2>/dev/null; pwd", "--contain --no-home"),
     place("containall-cwd", "pwd; ls -A", "-C"),
     place("compat", "pwd; ls -A ~ /tmp; echo w > /data/new && cat /data/new", "--compat"),
-    place("compat-environment", "env | sort", "--compat", environment={"A": "host"}),
+    place("compat-environment", "env | sort", "--compat", env={"A": "host"}),
     place(
         "contain-bind-home-part",
         "ls -A ~; cat ~/part/x",
@@ -201,7 +179,7 @@ CASES = [
         "touch /tmp/t /var/tmp/v ~/h; echo done",
         "--contain --workdir work",
         setup="mkdir work",
-        after="find work | sort",
+        after=WORK,
     ),
     place(
         "workdir-flag-without-contain",
@@ -215,13 +193,7 @@ CASES = [
     place("scratch", "touch /scratch/x && ls /scratch", "--scratch /scratch", after="ls"),
     place("scratch-several", "touch /one/x /two/y; ls /one /two", "-S /one,/two"),
     place("scratch-over-folder", "ls -A /data; touch /data/x && echo written", "-S /data"),
-    place(
-        "scratch-workdir",
-        "touch /scratch/x; echo done",
-        "-S /scratch -W work",
-        setup="mkdir work",
-        after="find work | sort",
-    ),
+    place("scratch-workdir", "touch /scratch/x; echo done", "-S /scratch -W work", setup="mkdir work", after=WORK),
     place("scratch-relative", "ls -d /scratch", "-S scratch", status=255),
     place(
         "scratch-size", "touch /scratch/x; " + size_of("/scratch"), "-S /scratch", difference="sizes", ours="large\n"

@@ -50,10 +50,6 @@ CASES = [
     Case("reference-idle-flags", ("exec", "--nv", "--rocm", "--unsquash", BASE, "echo", "ran")),
     Case("reference-flags-together", ("exec", "-ce", "--pid", BASE, "sh", "-c", "pwd; env | grep -c HOST"), status=1),
     Case("reference-flag-after-image", ("exec", BASE, "--cleanenv", "true"), status=255),
-    Case("reference-flag-false", ("exec", "--cleanenv=false", BASE, "sh", "-c", "echo $A"), environment={"A": "host"}),
-    Case(
-        "reference-variable-false",
-        ("exec", BASE, "sh", "-c", "echo $A"),
-        environment={"A": "h", "APPTAINER_CLEANENV": "0"},
-    ),
+    Case("reference-flag-false", ("exec", "--cleanenv=false", BASE, "sh", "-c", "echo $A"), env={"A": "host"}),
+    Case("reference-variable-false", ("exec", BASE, "sh", "-c", "echo $A"), env={"A": "h", "APPTAINER_CLEANENV": "0"}),
 ]
