@@ -90,13 +90,6 @@ def test_gridengine_verbs_give_back_the_status_of_a_command_without_a_terminal(u
     assert (process.returncode, said) == (5, "said\n"), errors
 
 
-def test_gridengine_verbs_throw_output_away(user: JobUser) -> None:
-    id = user.submit_shell("echo x; exit 3", "-o", "/dev/null")
-    user.wait(id)
-    assert user.status(id)["exit_code"] == 3
-    assert "to /dev/null, so it is lost" in user.run("logs", id).stderr
-
-
 def test_gridengine_verbs_know_attempts(user: JobUser, gridengine: GridEngineCell) -> None:
     id = user.submit_shell("echo run >>runs; [ $(wc -l <runs) -gt 1 ] || sleep 600", "--directive=-r y")
     user.await_file("runs")
