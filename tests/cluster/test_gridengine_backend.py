@@ -22,25 +22,10 @@ from kedge.cluster.schedulers.gridengine.backend import BACKEND as GRIDENGINE
 from kedge.cluster.site import Site
 from tests.cluster.daemons import wait_until
 from tests.cluster.gridengine_cell import SEEN_BY_QRSH, GridEngineCell
+from tests.cluster.job_user import HOSTILE
 from tests.cluster.users import ClusterUser
 
 SITE = Site("cell", "Grid Engine", "gridengine", options=(("mpi_environment", "ppn{tasks}"), ("gpu_per_slot", "yes")))
-HOSTILE = [
-    "a b",
-    "it's",
-    '"q"',
-    "$(id)",
-    "`id`",
-    "\\",
-    "two\n#$ -q no.q\nlines",
-    "é日本🎉",
-    "*",
-    "%j",
-    "",
-    "#x",
-    "-n",
-    "!",
-]
 NAMES = ("..", "1st", 'we/ird %x "n" it\'s $(id) `x` \\ # é日本 @:?*\nsecond')
 FOLDERS = ("with blanks é", "a:b", 'p$JOB_ID,it\'s "q" #h \\')
 SHOW = "import json, os, sys; print(json.dumps([sys.argv[1:], os.environ['NOTE'], os.environ['KEDGE_JOB_NAME']]))"
@@ -104,7 +89,7 @@ def test_gridengine_user_text_arrives_unchanged(gridengine: GridEngineCell) -> N
     assert {(each.state, each.exit_code, each.user) for each in wait(user, *ids)} == {(State.DONE, 0, "alice")}
     for name, place, id in zip(NAMES, places, ids, strict=True):
         output = Path(fill_pattern(place.output, name=name, id=id, index=None))
-        assert json.loads(output.read_text()) == [HOSTILE, note, name]
+        assert json.loads(output.read_text()) == [[*HOSTILE], note, name]
         assert Path(place.record, "ended").read_text().split()[0] == "0"
         began = Path(place.record, "began").read_text().splitlines()
         assert (began[0].split()[0], began[1]) == (id, str(output))

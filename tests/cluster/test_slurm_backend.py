@@ -13,11 +13,11 @@ from kedge.cluster.schedulers.backend import Query, ScriptContext
 from kedge.cluster.schedulers.slurm.backend import BACKEND as SLURM
 from kedge.cluster.site import Site
 from tests.cluster.daemons import wait_until
+from tests.cluster.job_user import HOSTILE
 from tests.cluster.slurm_cluster import SlurmCluster
 from tests.cluster.users import ClusterUser
 
 SITE = Site("generic-slurm", "Slurm", "slurm")
-HOSTILE = ["a b", "it's", '"q"', "$(id)", "`id`", "\\", "two\nlines", "é日本🎉", "*", "%j", "", "#x", "-n", "!"]
 NAME = 'we/ird %x "n" it\'s $(id) `x` \\ # é日本 | UserId=x(0)\nsecond'
 FOLDER = 'p%j %%é $(id) it\'s "q" #h'
 SHOW = "import json, os, sys; print(json.dumps([sys.argv[1:], os.environ['NOTE'], os.environ['KEDGE_JOB_NAME']]))"
@@ -70,7 +70,7 @@ def test_slurm_user_text_arrives_unchanged(slurm: SlurmCluster) -> None:
     [shown] = SLURM.parse_detail(ask(user, SLURM.detail_query(id)))
     assert (shown.name, shown.state, shown.exit_code, shown.user) == (listed.name, State.DONE, 0, "alice")
     output = Path(fill_pattern(place.output, name=NAME, id=id, index=None))
-    assert json.loads(output.read_text()) == [HOSTILE, note, NAME]
+    assert json.loads(output.read_text()) == [[*HOSTILE], note, NAME]
 
 
 def test_slurm_array_with_holes_behind_another_job(slurm: SlurmCluster) -> None:

@@ -22,19 +22,8 @@ from tests.requirements import require_program, require_root
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(7200)]
 NAMES = (
-    "opt",
-    "two words",
-    'quote"d',
-    "it's",
-    "back\\slash",
-    "#",
-    "-x",
-    "日本",
-    "$HOME",
-    "*",
-    " lead",
-    "trail ",
-    "a;b",
+    *("opt", "two words", 'quote"d', "it's", "back\\slash", "#", "-x", "日本", "$HOME", "*", " lead", "trail "),
+    *("a;b",),
 )
 ROOT_EXTRA = b"\1\0\0\0\2\0\0\0" + b"02\0"  # SquashFS, primary, amd64
 

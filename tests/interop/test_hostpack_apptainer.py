@@ -48,18 +48,11 @@ def test_apptainer_converts_what_we_write(peer: Apptainer) -> None:
 
 
 NAMED = (
-    "docker://localhost:1/a/name:tag",
-    "docker://localhost:1/name",
-    "docker://localhost:1/name@sha256:" + "a" * 64,
-    "oras://localhost:1/name:tag",
-    "oci:layout",
-    "oci:layout:tag",
-    "oci-archive:image.tar",
-    "oci-archive:image.tar:tag",
-    "docker-archive:image.tar",
-    "docker-daemon:name:tag",
-    "https://localhost:1/folder/image.sif",
-    "library://localhost:1/entity/collection/name:tag",
+    *("docker://localhost:1/a/name:tag", "docker://localhost:1/name"),
+    *("docker://localhost:1/name@sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",),
+    *("oras://localhost:1/name:tag", "oci:layout", "oci:layout:tag", "oci-archive:image.tar"),
+    *("oci-archive:image.tar:tag", "docker-archive:image.tar", "docker-daemon:name:tag"),
+    *("https://localhost:1/folder/image.sif", "library://localhost:1/entity/collection/name:tag"),
 )
 
 

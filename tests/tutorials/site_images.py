@@ -30,21 +30,8 @@ TRAINING = (PROGRAMS / "train_small.py").read_bytes()
 STARTER = (PROGRAMS / "start_processes.py").read_bytes()
 README = b"stand-in for the README of resnet50v1.5\n"
 _OF_HOST = (
-    "sh",
-    "bash",
-    "cat",
-    "ls",
-    "env",
-    "chmod",
-    "mkdir",
-    "cp",
-    "mv",
-    "rm",
-    "ln",
-    "hostname",
-    "tar",
-    "gzip",
-    "make",
+    *("sh", "bash", "cat", "ls", "env", "chmod", "mkdir", "cp", "mv", "rm", "ln", "hostname", "tar", "gzip"),
+    *("make",),
 )
 _TORCH_1 = "opt/conda/lib/python3.8/site-packages/torch"
 _RESNET = "workspace/examples/resnet50v1.5"

@@ -28,11 +28,8 @@ PAGE = REPOSITORY / "docs/compatibility.md"
 # image, places that are made in it with and without an overlay, a user it does not know, its owners in a namespace.
 OVER_A_MOUNT = (
     *(
-        "layer-readonly-message",
-        "layer-tmpfs-change",
-        "layer-tmpfs-chmod",
-        "layer-folder-kept",
-        "layer-squashfs-writable",
+        *("layer-readonly-message", "layer-tmpfs-change", "layer-tmpfs-chmod", "layer-folder-kept"),
+        *("layer-squashfs-writable",),
     ),
     *("layer-underlay-in-folder", "bind-missing-destination", "user-passwd-of-image", "apart-fakeroot-ownership"),
 )
