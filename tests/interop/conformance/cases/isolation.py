@@ -50,7 +50,6 @@ CASES = [
     apart("dev", DEVICES),
     apart("dev-contain", "ls /dev | grep -v full", "--contain"),
     apart("dev-containall", "ls /dev | grep -v full", "--containall"),
-    apart("dev-compat", "ls /dev | grep -v full", "--compat"),
     apart("dev-contain-full", "ls /dev | grep full; true", "--contain", difference="devices", ours="full\n"),
     apart("dev-works", "echo x > /dev/null && head -c 3 /dev/zero | od -An -tx1 && head -c 4 /dev/urandom | wc -c"),
     apart(
@@ -70,7 +69,6 @@ CASES = [
     apart("mounts", MOUNTS, ignore=STORE),
     apart("mounts-contain", MOUNTS, "--contain", ignore=STORE),
     apart("mounts-bind", MOUNTS, "-B sub:/new/place", setup="mkdir sub", ignore=STORE),
-    apart("mounts-box", MOUNTS, image="box", ignore=STORE),
     apart("mounts-tmpfs", MOUNTS, "--writable-tmpfs", ignore=STORE),
     apart(
         "look",
@@ -116,7 +114,6 @@ CASES = [
     who("passwd-of-image", "cat /etc/passwd; echo; cat /etc/group", image="users.sif"),
     who("passwd-missing", "ls /etc; id", image="nousers.sif"),
     who("passwd-contain", "cat /etc/passwd; cat /etc/group", "--contain"),
-    who("passwd-box", "cat /etc/passwd", image="box"),
     who("home-of-image", "echo $HOME; whoami", image="users.sif"),
     who("of-image-ignored", "id -u; id -g", image="user.sif"),
     who("variables-cleanenv", 'echo "[$USER] [$LOGNAME] [$HOME] [$SHELL]"', "--cleanenv"),

@@ -32,7 +32,6 @@ CASES = [
     layer("readonly", "; ".join(map(TRY.format, CLOSED))),
     layer("readonly-message", "touch /data/new", status=1, mentions=("Read-only file system",)),
     layer("readonly-box", NEW, image="box", after="ls /srv/images/box/data"),
-    layer("readonly-squashfs", NEW, image="base.sqsh"),
     layer("tmpfs", "echo new > /data/new && cat /data/new; rm /data/file; ls /data", "--writable-tmpfs"),
     layer("tmpfs-root", "mkdir /fresh && echo x > /fresh/x && cat /fresh/x; ls -d /fresh", "--writable-tmpfs"),
     layer(
@@ -56,7 +55,6 @@ CASES = [
     ),
     layer("tmpfs-box", NEW, "--writable-tmpfs", image="box", after="ls /srv/images/box/data"),
     layer("tmpfs-bind", "cat /new/place/x; " + NEW, "--writable-tmpfs -B sub:/new/place", setup=SUB),
-    layer("tmpfs-contain", NEW + "; pwd", "--writable-tmpfs --contain"),
     twice("tmpfs-lost", "--writable-tmpfs", "echo a > /data/kept; ls /data", "ls /data"),
     twice(
         "folder-kept",
@@ -77,7 +75,6 @@ CASES = [
     layer("folder-missing", "true", "--overlay no-such-folder", status=255, mentions=("no-such-folder",)),
     layer("folder-seen", "cat /data/file /extra; ls /data", "--overlay over", setup=UPPER),
     layer("folder-ro", "cat /data/file; " + NEW, "--overlay over:ro", setup=UPPER, after=LIST),
-    layer("folder-rw", NEW, "--overlay over", setup=UPPER, after=LIST),
     layer(
         "folder-change",
         "echo more >> /data/real/inside; cat /data/real/inside; chmod 600 /data/inner/deep/file",
@@ -112,9 +109,7 @@ CASES = [
     layer("folder-box", SQUASHED, "--overlay over", image="box", setup=UPPER, after=LIST + "; ls /srv/images/box/data"),
     layer("folder-fakeroot", "touch /data/new; stat -c '%u %g' /data/new", "--fakeroot --overlay over", setup=FOLDER),
     layer("squashfs", "cat /data/file; ls /", f"--overlay {IMAGES}/over.sqsh", ignore="^(srv|home|var)$"),
-    layer("squashfs-ro", SQUASHED, f"--overlay {IMAGES}/over.sqsh:ro"),
     layer("squashfs-writable", SQUASHED, f"--overlay {IMAGES}/over.sqsh --overlay over", setup=FOLDER, after=LIST),
-    layer("squashfs-tmpfs", SQUASHED, f"--overlay {IMAGES}/over.sqsh --writable-tmpfs"),
     layer("overlay-text", "true", "--overlay text", setup="echo text > text", status=255, mentions=("text",)),
     layer("writable-sif", NEW, "--writable", status=255),
     Case(
@@ -155,7 +150,6 @@ CASES = [
         setup=f"cp -a {IMAGES}/box .; {FOLDER}",
         status=255,
     ),
-    layer("underlay", "cat /new/place/x; ls /data", "--underlay -B sub:/new/place", setup=SUB),
     layer(
         "underlay-in-folder",
         "cat /data/fresh/x; ls /data; cat /data/file; ls -l /data/link | sed 's/.*-> //'",
