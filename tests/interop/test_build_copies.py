@@ -84,7 +84,7 @@ def describe_directory(root: Path) -> dict[str, str]:
             if stat.S_ISLNK(status.st_mode):
                 content = str(path.readlink())
             elif stat.S_ISREG(status.st_mode):
-                content = path.read_bytes()[:200]
+                content = path.read_bytes()[:200] if path.suffix != ".gz" else "compressed"  # gzip notes times
             owner = (status.st_uid, status.st_gid)
             described[str(path.relative_to(root))] = describe_entry(status.st_mode, owner, content)
     return described
