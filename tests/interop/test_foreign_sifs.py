@@ -13,7 +13,6 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,7 @@ from kedge.errors import SignatureInvalid, UnsupportedFormat
 from kedge.image.formats.sif.reader import SifReader
 from kedge.image.sources.open_local import open_sif
 from tests.builders import layers as build
-from tests.builders.apptainer import Apptainer, apptainer_folder
+from tests.builders.apptainer import Apptainer
 from tests.builders.busybox import read_busybox
 from tests.builders.images import kedge_here, read_here
 from tests.builders.oci_archive import Entry, OciArchive
@@ -132,12 +131,6 @@ def test_fixture_is_verified(tmp_path: Path) -> None:
 
 FIXTURE = ["fixture"] if os.uname().machine == "aarch64" else []  # Apptainer refuses images of other machines
 NAMES = ["archive", "folder", "full", "xz", "lzo", "zstd", "lz4", *FIXTURE]
-
-
-@pytest.fixture(scope="module")
-def peer() -> Iterator[Apptainer]:
-    with apptainer_folder() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

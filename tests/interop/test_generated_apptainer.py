@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kedge.base.platform import Platform
 from kedge.image.formats.sif.writer import SifBuilder
-from tests.builders.apptainer import Apptainer, apptainer_folder
+from tests.builders.apptainer import Apptainer
 from tests.builders.busybox import read_busybox
 from tests.builders.generated_trees import Thing, Tree, grow_tree
 from tests.builders.juries import Jury, each_tree
@@ -45,12 +44,6 @@ def write_sif(trial: Trial, tree: Tree, path: Path) -> None:
         builder.end_partition(file.write(bare.read_bytes()))
         builder.finish()
     path.chmod(0o755)
-
-
-@pytest.fixture
-def peer() -> Iterator[Apptainer]:
-    with apptainer_folder() as running:
-        yield running
 
 
 @each_tree(2, 300)

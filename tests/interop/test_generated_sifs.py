@@ -6,7 +6,6 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ import pytest
 from kedge.image.formats.sif.reader import SifReader
 from kedge.image.trust.openpgp.keys import armor_block, make_public
 from kedge.image.trust.sign import PgpSigner, SignSelection, sign_image
-from tests.builders.apptainer import Apptainer, apptainer_folder
+from tests.builders.apptainer import Apptainer
 from tests.builders.generated_sifs import SifMaker
 from tests.builders.juries import Jury, each_tree
 from tests.builders.openpgp_keys import NOW, Pair, make_pair, simple_block
@@ -114,24 +113,18 @@ def test_signatures_are_over_what_the_format_says_and_gpg_verifies_them(
         assert json.loads(done.stdout) == describe_group(parsed, raw, each.link)
 
 
-@pytest.fixture
-def apptainer() -> Iterator[Apptainer]:
-    with apptainer_folder() as running:
-        yield running
-
-
 @pytest.mark.peer
 @pytest.mark.root
 @each_tree(2, 100)
-def test_apptainer_reads_every_object_as_it_was_given(jury: Jury, seed: int, apptainer: Apptainer) -> None:
-    maker = SifMaker(seed, apptainer.folder / "image.sif")
+def test_apptainer_reads_every_object_as_it_was_given(jury: Jury, seed: int, peer: Apptainer) -> None:
+    maker = SifMaker(seed, peer.folder / "image.sif")
     maker.path.unlink(missing_ok=True)
     maker.build()
     for _ in range(CHANGES):
         maker.change()
     dumps = [f"apptainer -s sif dump {slot + 1} image.sif | sha256sum" for slot in sorted(maker.slots)]
     script = "\n".join(["set -e -o pipefail", "apptainer -s sif list image.sif >/dev/null", *dumps])
-    found = apptainer.run("bash", "-c", script, shell=True).stdout
+    found = peer.run("bash", "-c", script, shell=True).stdout
     jury.tried["objects"] += len(dumps)
     assert [line[:64] for line in found.splitlines()] == [
         hashlib.sha256(maker.slots[slot].data).hexdigest() for slot in sorted(maker.slots)

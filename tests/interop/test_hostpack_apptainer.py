@@ -4,24 +4,17 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
 
 import pytest
 
 from kedge.base.platform import Platform
 from kedge.base.reference import Reference
 from kedge.image.formats.oci.writer import write_docker_archive, write_layout, write_oci_archive
-from tests.builders.apptainer import Apptainer, apptainer_folder
+from tests.builders.apptainer import Apptainer
 from tests.builders.oci_images import make_image
 from tests.builders.warm_kedge import kedge
 
 pytestmark = [pytest.mark.peer, pytest.mark.root]
-
-
-@pytest.fixture(scope="module")
-def peer() -> Iterator[Apptainer]:
-    with apptainer_folder() as running:
-        yield running
 
 
 def test_apptainer_runs_programs_of_this_machine(peer: Apptainer) -> None:

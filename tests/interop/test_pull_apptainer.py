@@ -17,7 +17,7 @@ import pytest
 from kedge.base.tree import NodeKind, walk
 from kedge.image.sources.open_local import open_sif
 from tests.builders import layers as build
-from tests.builders.apptainer import Apptainer, apptainer_folder
+from tests.builders.apptainer import Apptainer
 from tests.builders.busybox import read_busybox
 from tests.builders.docker_registry import DockerRegistry, docker_registry
 from tests.builders.images import make_config, rich_layers
@@ -41,12 +41,6 @@ SECTION = {
     "Labels": {"maker": "kedge tests", "org.example/x": "a b"},
     "WorkingDir": "/data",
 }
-
-
-@pytest.fixture(scope="module")
-def peer() -> Iterator[Apptainer]:
-    with apptainer_folder() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders import layers as build
-from tests.builders.apptainer import Apptainer, apptainer_folder
+from tests.builders.apptainer import Apptainer
 from tests.builders.busybox import read_busybox
 from tests.builders.images import kedge_here, make_config, rich_layers
 from tests.fakes.registry import FakeRegistry
@@ -22,12 +22,6 @@ from tests.fakes.registry import FakeRegistry
 pytestmark = [pytest.mark.peer, pytest.mark.root]
 
 SECTION = {"Entrypoint": ["/bin/printf", "[%s]"], "Env": ["PATH=/bin"]}
-
-
-@pytest.fixture(scope="module")
-def peer() -> Iterator[Apptainer]:
-    with apptainer_folder() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ import pytest
 
 from kedge.image.formats.sif.reader import SifReader
 from tests.builders import layers as build
-from tests.builders.apptainer import Apptainer, apptainer_folder
+from tests.builders.apptainer import Apptainer
 from tests.builders.docker_registry import DockerRegistry, docker_registry
 from tests.builders.images import add_rich_image, hash_file, make_config, rich_layers
 from tests.builders.skopeo import run_skopeo
@@ -111,12 +111,6 @@ def test_converted_squashfs_is_extracted_by_unsquashfs(images: Path, tmp_path: P
         subprocess.run(argv, capture_output=True, check=True)
         assert (tmp_path / "out/data/replaced").read_text() == "above"
         shutil.rmtree(tmp_path / "out")
-
-
-@pytest.fixture(scope="module")
-def peer() -> Iterator[Apptainer]:
-    with apptainer_folder() as running:
-        yield running
 
 
 @pytest.mark.peer

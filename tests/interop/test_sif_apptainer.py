@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +34,7 @@ from kedge.image.formats.singularityd.inspect_report import (
     select_document,
 )
 from kedge.image.formats.squashfs.writer import SquashOptions, SquashWriter
-from tests.builders.apptainer import Apptainer, apptainer_folder
+from tests.builders.apptainer import Apptainer
 from tests.builders.busybox import read_busybox
 from tests.builders.oci_archive import Entry, OciArchive
 from tests.builders.sif import fixture_path
@@ -93,12 +92,6 @@ def write_sif(path: Path, entries: list[Entry], config: ImageConfig, codec: str 
         builder.end_partition(size)
         builder.finish()
     path.chmod(FILE_MODE)
-
-
-@pytest.fixture(scope="module")
-def peer() -> Iterator[Apptainer]:
-    with apptainer_folder() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
