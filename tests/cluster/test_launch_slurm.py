@@ -22,8 +22,6 @@ from tests.requirements import require_program
 
 SHOW = 'echo "$RANK/$WORLD_SIZE local $LOCAL_RANK/$LOCAL_WORLD_SIZE node $NODE_RANK $(hostname) $MASTER_ADDR"'
 LONG = "987.5"  # seconds that a rank would sleep
-
-
 SHOW_NETWORK = 'echo "rank $RANK: $NCCL_SOCKET_IFNAME $GLOO_SOCKET_IFNAME $OMP_NUM_THREADS $MASTER_ADDR $(hostname)"'
 RANKS = ("--ranks", *TWO, "--cpus-per-task", "2")
 SHOW_UNEVEN = 'echo "rank $RANK: $(hostname) $LOCAL_RANK/$LOCAL_WORLD_SIZE $NODE_RANK $MASTER_ADDR"'
