@@ -20,8 +20,11 @@ from transformers import BertConfig, BertForSequenceClassification, BertTokenize
 TEXTS = [
     *("Shocking Cafés, the\tNEWS!世界", "", "  the   report's  ", "a" * 101, "naïve façade ÅNGSTRÖM İstanbul"),
     *(
-        *("x\u0000y\ufffdz\u200b soft\u00adhyphen", "$5.00 + 3^2 = `14` ~ ok?", "日本語 テスト 한국어"),
-        *("e-mail@example.org", "ß ﬁ Ⅳ ½"),
+        "x\u0000y\ufffdz\u200b soft\u00adhyphen",
+        "$5.00 + 3^2 = `14` ~ ok?",
+        "日本語 テスト 한국어",
+        "e-mail@example.org",
+        "ß ﬁ Ⅳ ½",
     ),
 ]
 

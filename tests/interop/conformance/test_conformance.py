@@ -27,11 +27,9 @@ PAGE = REPOSITORY / "docs/compatibility.md"
 # go through the mount: what it says to writers, files that are copied up, hidden and linked above it, an image over an
 # image, places that are made in it with and without an overlay, a user it does not know, its owners in a namespace.
 OVER_A_MOUNT = (
-    *(
-        *("layer-readonly-message", "layer-tmpfs-change", "layer-tmpfs-chmod", "layer-folder-kept"),
-        *("layer-squashfs-writable",),
-    ),
-    *("layer-underlay-in-folder", "bind-missing-destination", "user-passwd-of-image", "apart-fakeroot-ownership"),
+    *("layer-readonly-message", "layer-tmpfs-change", "layer-tmpfs-chmod", "layer-folder-kept"),
+    *("layer-squashfs-writable", "layer-underlay-in-folder", "bind-missing-destination", "user-passwd-of-image"),
+    "apart-fakeroot-ownership",
 )
 FOR_SQUASHFUSE = [
     pytest.param(case, id=case.name, marks=[] if case.name in OVER_A_MOUNT else [pytest.mark.long])
