@@ -65,7 +65,6 @@ COMPUTED = {
     ("tests/interop/test_mpi_ranks.py", "f'mpicc.{name}'"): "mpicc.openmpi mpicc.mpich",
     ("tests/interop/test_mpi_ranks.py", "f'mpirun.{mpi}'"): "mpirun.openmpi mpirun.mpich",
     ("tests/interop/test_overlay_apptainer.py", "program"): "fuse2fs fuse-overlayfs",
-    ("tests/interop/test_pull_judges.py", "program"): "squashfuse squashfuse_ll",
     ("tests/interop/test_reflink.py", "f'mkfs.{request.param}'"): "mkfs.btrfs mkfs.xfs",
     ("tests/programs/make_layers_of_changes.py", "FUSE"): "fuse-overlayfs",
     ("tests/unit/tools/bundle/test_head.py", "f'qemu-{machine}'"): "qemu-aarch64 qemu-x86_64",
