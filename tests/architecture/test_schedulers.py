@@ -15,7 +15,7 @@ import pytest
 from kedge.cluster import schedulers
 from kedge.cluster.schedulers import choose
 from kedge.cluster.schedulers.backend import ScriptContext
-from kedge.cluster.schedulers.choose import find_current_job
+from kedge.cluster.schedulers.current_job import find_current_job
 from kedge.cluster.site import Queue, Site
 from kedge.cluster.sites.detect import HostSigns, detect_scheduler
 from kedge.jobs.scripts.convert import convert_script

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.builders.removal import remove_beside
-from tests.requirements import open_way, require_peer
+from tests.requirements import require_peer
 
 PEER_USER = 1500
 
@@ -25,9 +25,13 @@ class Apptainer:
     folder: Path
     script: Path
 
-    def run(self, *words: str | Path, check: bool = True, shell: bool = False) -> subprocess.CompletedProcess[str]:
+    variables: tuple[str, ...] = ()  # NAME=VALUE, besides HOME
+
+    def run(
+        self, *words: str | Path, check: bool = True, shell: bool = False, input: str = ""
+    ) -> subprocess.CompletedProcess[str]:
         """`apptainer WORDS` without its own chatter, or with `shell` any command there."""
-        program = [] if shell else ["apptainer", "-s"]
+        program = [*self.variables, *([] if shell else ["apptainer", "-s"])]
         command = [self.script, "run", "-d", self.folder, "--", "env", f"HOME={self.folder}", *program]
         environment = {"PATH": os.environ["PATH"], "KEDGE_PEERS": os.environ.get("KEDGE_PEERS", "")}
         done = subprocess.run(
@@ -36,6 +40,7 @@ class Apptainer:
             text=True,
             cwd=self.folder,
             env=environment,
+            input=input,
             timeout=120,
             check=False,
         )
@@ -55,16 +60,6 @@ class Apptainer:
         for each in (path, *(path.rglob("*") if path.is_dir() else ())):
             os.chown(each, PEER_USER, PEER_USER, follow_symlinks=False)
         return path
-
-
-def make_peer_folder(tmp_path: Path) -> Path:
-    """A directory below the test's own that Apptainer's ordinary user may use; skips where there is no Apptainer."""
-    require_peer()
-    folder = tmp_path / "peer"
-    folder.mkdir()
-    open_way(folder)
-    os.chown(folder, PEER_USER, PEER_USER)
-    return folder
 
 
 @contextlib.contextmanager

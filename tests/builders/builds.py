@@ -9,9 +9,12 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from kedge.base.tree import Node, walk
 from kedge.image.formats.sif.reader import SifReader
@@ -114,9 +117,16 @@ class Workshop:
         return sorted(path.name for path in (self.runner.folder / "node/builds").glob("*"))
 
 
+@pytest.fixture
+def warm_shop() -> Iterator[Workshop]:
+    """For files that name it `shop`: an ordinary user's, empty for each test, for whom `kedge build` need not start."""
+    for runner in each_role("user", is_warm=True):
+        yield Workshop.open(runner)
+
+
 def keep_steps(recipe: str, place: Path) -> None:
     """Leave what the cache of an ordinary user knows of a Dockerfile's steps when they are done."""
-    for runner in each_role("user"):
+    for runner in each_role("user", is_warm=True):
         shop = Workshop.open(runner, knows="")
         shop.write("Dockerfile", recipe)
         shop.build("--format", "oci", "out", "Dockerfile")

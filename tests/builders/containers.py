@@ -129,15 +129,25 @@ class Runner:
         stdin: str | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """Run to the end."""
-        if self.is_warm and self.program == _PROGRAM and not is_start(words):
+        variables, place = self.variables(env), cwd or self.home
+        # a kernel that can less is played at the start of Python
+        if self.is_warm and self.program == _PROGRAM and not is_start(words) and "REFUSED" not in variables:
             from tests.builders.warm_kedge import run_kedge  # late: most tests need none
 
-            place = cwd or self.home
-            return run_kedge(
-                [*words], environment=self.variables(env), folder=place, user=self.uid, input=stdin, timeout=300
-            )
+            return run_kedge([*words], environment=variables, folder=place, user=self.uid, input=stdin, timeout=300)
+        return self.call(self.argv(*words), env=env, cwd=cwd, stdin=stdin)
+
+    def call(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | str | None = None,
+        stdin: str | None = None,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run another command line to the end, with the runner's environment, from its home."""
         return subprocess.run(
-            self.argv(*words),
+            argv,
             env=self.variables(env),
             cwd=cwd or self.home,
             input=stdin,
@@ -147,6 +157,11 @@ class Runner:
             timeout=300,
             check=False,
         )
+
+    def start(self, *words: str, env: Mapping[str, str] | None = None, pipes: str = "") -> subprocess.Popen[str]:
+        """Start it; `pipes` names the streams that are some: `stdin stdout`."""
+        streams = dict.fromkeys(pipes.split(), subprocess.PIPE)
+        return subprocess.Popen(self.argv(*words), env=self.variables(env), cwd=self.home, text=True, **streams)
 
     def read(self, *words: str, **named: object) -> str:
         """What it prints; a failure fails the test."""

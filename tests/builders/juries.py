@@ -6,11 +6,16 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
 import traceback
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests.builders.generated_trees import Tree, expect
 from tests.builders.image_judges import (
@@ -80,6 +85,26 @@ class Jury:
         assert self.tried["trees"], "no tree was tried"
         shown = "\n".join(self.failed[:SHOWN])
         assert not self.failed, f"{len(self.failed)} failures among {self.tried}:\n{shown}"
+
+
+def each_tree(few: int, many: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The test is called with a jury and each of a few seeds; in `make test-all` with many others, too."""
+    counts = [pytest.param(few, id="few"), pytest.param(many, id="many", marks=pytest.mark.long)]
+
+    def decorate(test: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(test)
+        def of_all_trees(count: int, record_property: Callable[[str, object], None], **fixtures: Any) -> None:
+            jury = Jury()
+            jury.try_each(choose_seeds(count), lambda seed: test(jury=jury, seed=seed, **fixtures))
+            jury.tell(record_property)
+
+        signature = inspect.signature(test)
+        fixtures = [each for name, each in signature.parameters.items() if name not in ("jury", "seed")]
+        own = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in ("count", "record_property")]
+        of_all_trees.__signature__ = signature.replace(parameters=[*fixtures, *own])  # type: ignore[attr-defined]
+        return pytest.mark.parametrize("count", counts)(of_all_trees)
+
+    return decorate
 
 
 def judge_image(jury: Jury, seed: int, image: Path, tree: Tree, block: int) -> None:

@@ -44,7 +44,8 @@ def _pack_python(words: str, folder: Path) -> None:
     target = folder / "usr/lib/python3/dist-packages"
     target.mkdir(parents=True, exist_ok=True)
     for part in (*_NEEDED, *(path.name for path in _SYSTEM.glob("wheel"))):
-        shutil.copytree(_SYSTEM / part, target / part, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
+        # with what is compiled: each start of pip would compile it again
+        shutil.copytree(_SYSTEM / part, target / part, dirs_exist_ok=True)
     for path in (
         path for name in ("pip", "setuptools", "wheel") for path in _SYSTEM.glob(f"{name}-*.*-info")
     ):  # commands are found by them

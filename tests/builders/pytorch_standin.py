@@ -23,6 +23,7 @@ from tests.builders import layers as build
 from tests.builders.containers import Runner, as_user, each_role, give_to
 from tests.builders.images import make_config
 from tests.builders.mpi_images import find_programs
+from tests.builders.once import make_once
 from tests.builders.pypi_tools import require_tool
 from tests.fakes.registry import FakeRegistry
 from tests.requirements import REPOSITORY, require_program
@@ -107,8 +108,22 @@ def open_user(tool: str) -> Iterator[ExampleUser]:
     for runner in each_role("user"):
         os.chown(runner.folder, runner.uid, runner.uid)
         with FakeRegistry() as registry:
-            _serve(registry, _pack(runner))
+            _serve(registry, make_once("pytorch-standin", _make_layer))
             yield ExampleUser(_add_kedge(runner), _write_rules(runner, registry), packages)
+
+
+def _make_layer(place: Path) -> None:
+    """The files of the stand-in as a tar, and as the layer that it becomes."""
+    memory = io.BytesIO()
+    for runner in each_role("user"):
+        folder = _pack(runner)
+        with tarfile.open(fileobj=memory, mode="w") as archive:
+            for path in sorted(folder.iterdir()):
+                if path.name != ".singularity.d":
+                    archive.add(path, path.name)
+    place.mkdir()
+    (place / "tar").write_bytes(memory.getvalue())
+    (place / "layer").write_bytes(build.compress(memory.getvalue()))
 
 
 def _pack(runner: Runner) -> Path:
@@ -131,17 +146,11 @@ def _pack(runner: Runner) -> Path:
     return folder
 
 
-def _serve(registry: FakeRegistry, folder: Path) -> None:
+def _serve(registry: FakeRegistry, made: Path) -> None:
     """Make the files the one layer of each image."""
-    memory = io.BytesIO()
-    with tarfile.open(fileobj=memory, mode="w") as archive:
-        for path in sorted(folder.iterdir()):
-            if path.name != ".singularity.d":
-                archive.add(path, path.name)
-    tar = memory.getvalue()
+    tar, layer = (made / "tar").read_bytes(), (made / "layer").read_bytes()
     variables = ["PATH=/usr/local/bin:/usr/bin:/bin", f"PYTHONPATH={_INSIDE}"]
     config = make_config([tar], {"Env": variables, "Cmd": ["/bin/sh"]})
-    layer = build.compress(tar)
     for name, tag in _IMAGES:
         registry.add_image(name, tag, [layer], config)
 

@@ -3,7 +3,8 @@
 
 `@each_row` is written as `@pytest.mark.parametrize` is. That makes a test of each row, for some milliseconds and three
 messages between processes, which is more than such a row itself costs. Fixtures are shared by the rows: a test whose
-rows need a directory or an environment of their own stays parametrized.
+rows need a directory or an environment of their own stays parametrized. `@with_rows` needs no names: those of the test
+are enough where all its parameters are the row's.
 """
 
 from __future__ import annotations
@@ -45,6 +46,15 @@ def each_row(
         kept = [each for name, each in signature.parameters.items() if name not in words]
         of_all_rows.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
         return of_all_rows
+
+    return decorate
+
+
+def with_rows(*rows: Any, ids: Sequence[str] | Callable[[Any], object] | None = None) -> Callable[[Test], Test]:
+    """As `each_row`, with the names that the test gives all its parameters, in their order."""
+
+    def decorate(test: Test) -> Test:
+        return each_row(list(inspect.signature(test).parameters), rows, ids=ids)(test)
 
     return decorate
 

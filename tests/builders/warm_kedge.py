@@ -35,12 +35,13 @@ def run_kedge(
     input: str | None = None,
     timeout: float = 240,
     umask: int | None = None,
+    program: Path | str = "",
 ) -> subprocess.CompletedProcess[str]:
-    """Run `kedge` with these words to the end, as `subprocess.run` would."""
+    """Run `kedge`, or a program that imports it, with these words to the end, as `subprocess.run` would."""
     end = time.monotonic() + timeout
     os.umask(own := os.umask(0o022))
     who = os.getuid() if user is None else user
-    request = json.dumps([words, dict(environment), str(folder), who, own if umask is None else umask])
+    request = json.dumps([words, dict(environment), str(folder), who, own if umask is None else umask, str(program)])
     asked = os.memfd_create("request")
     os.write(asked, request.encode())
     pipes = [os.pipe() for _ in range(3)]

@@ -109,7 +109,7 @@ class JobUser:
 
     def await_state(self, job: str, state: str) -> dict[str, Any]:
         """Wait until the only task of a job is in a state."""
-        wait_until(f"{job} is {state}", lambda: self.status(job)["state"] == state, every=0.25)
+        wait_until(f"{job} is {state}", lambda: self.status(job)["state"] == state, every=0.5)
         return self.status(job)
 
     def await_file(self, name: str) -> None:

@@ -64,7 +64,7 @@ JobAcctGatherFrequency=task=1
 MinJobAge={age}
 MaxJobCount=20000
 MaxArraySize=10001
-KillWait=8
+KillWait=4
 # at once, where real sites wait for seconds
 SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1
 PartitionName=gpu Nodes=ALL Default=YES MaxTime=08:00:00 DefaultTime=00:10:00 DefMemPerCPU=500 State=UP

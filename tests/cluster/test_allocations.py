@@ -99,7 +99,7 @@ def test_slurm_tasks_know_their_ranks(me: ClusterUser, kind: str) -> None:
 def test_slurm_ranks_that_are_dealt_out_in_turn(me: ClusterUser) -> None:
     shown = sbatch(me, "-N2", "--ntasks-per-node=2", line=f"srun --distribution=cyclic {SHOW}")
     assert places_of(shown) == [
-        *(("gpu01", 0, 0, 2, 0), ("gpu02", 1, 0, 2, 1), ("gpu01", 2, 1, 2, 0), ("gpu02", 3, 1, 2, 1)),
+        *(("gpu01", 0, 0, 2, 0), ("gpu02", 1, 0, 2, 1), ("gpu01", 2, 1, 2, 0), ("gpu02", 3, 1, 2, 1))
     ]
 
 

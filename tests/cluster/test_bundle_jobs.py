@@ -16,17 +16,14 @@ from tests.builders.bundles import make_bundle
 from tests.cluster.gridengine_cell import GridEngineCell
 from tests.cluster.job_user import JobUser, leaving_nothing
 from tests.cluster.slurm_cluster import SlurmCluster
-from tests.cluster.test_launch_gridengine import PROFILE as GRIDENGINE_PROFILE
 from tests.cluster.test_launch_slurm import SHOW
+from tests.cluster.two_hosts import PROFILE as GRIDENGINE_PROFILE
+from tests.cluster.two_hosts import TWO
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
-PROFILES = {
-    "slurm_hosts": 'title = "two hosts"\nscheduler = "slurm"\n',
-    "gridengine": GRIDENGINE_PROFILE,
-}
+PROFILES = {"slurm_hosts": 'title = "two hosts"\nscheduler = "slurm"\n', "gridengine": GRIDENGINE_PROFILE}
 _SUPERH = (42).to_bytes(2, "little")  # in the header of ELF files
-TWO = ("-N", "2", "--tasks-per-node", "2", "-t", "5m")
 
 
 def put_bundle(me: JobUser, path: Path) -> JobUser:
@@ -36,7 +33,11 @@ def put_bundle(me: JobUser, path: Path) -> JobUser:
     return replace(me, user=replace(me.user, program=(str(path),)))
 
 
-@pytest.fixture(scope="module", params=PROFILES)
+ON_BOTH = pytest.mark.parametrize("me", PROFILES, indirect=True, scope="module")
+ON_SLURM = pytest.mark.parametrize("me", ["slurm_hosts"], indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module")
 def me(request: pytest.FixtureRequest) -> Iterator[JobUser]:
     cluster: SlurmCluster | GridEngineCell = request.getfixturevalue(request.param)
     with leaving_nothing(cluster) as user:
@@ -49,6 +50,7 @@ def me(request: pytest.FixtureRequest) -> Iterator[JobUser]:
         yield user
 
 
+@ON_BOTH
 def test_bundle_ranks_on_both_nodes(me: JobUser) -> None:
     id = me.submit("--ranks", *TWO, "tools.sif", "sh", "-c", SHOW)
     me.wait(id)
@@ -62,6 +64,7 @@ def test_bundle_ranks_on_both_nodes(me: JobUser) -> None:
     assert hosts[0] == hosts[1] != hosts[2] == hosts[3]
 
 
+@ON_SLURM
 def test_bundle_job_that_fails_is_explained(me: JobUser) -> None:
     id = me.submit("tools.sif", "sh", "-c", "echo no such data >&2; exit 7")
     me.wait(id)
@@ -77,12 +80,14 @@ with kedge.Executor(site="cell") as executor:
 """
 
 
+@ON_SLURM
 def test_bundle_runs_functions_as_jobs(me: JobUser) -> None:
     me.write("functions.py", FUNCTIONS)
     total, host = me.read("python", "functions.py").split()
     assert (total, host != "head") == ("1033", True)
 
 
+@ON_SLURM
 def test_bundle_shims_work_in_jobs(me: JobUser) -> None:
     me.read("shim", "install", "--dir", str(me.folder / "bin"))
     shown = me.run_shell(
@@ -91,6 +96,7 @@ def test_bundle_shims_work_in_jobs(me: JobUser) -> None:
     assert shown.splitlines()[-1] == "tools.sif"
 
 
+@ON_SLURM
 def test_bundle_on_the_login_node_alone_says_so(me: JobUser, request: pytest.FixtureRequest) -> None:
     cluster = request.getfixturevalue(request.node.callspec.params["me"])
     assert cluster.hosts is not None
@@ -104,6 +110,7 @@ def test_bundle_on_the_login_node_alone_says_so(me: JobUser, request: pytest.Fix
     assert f"cp {hidden} DIRECTORY" in shown
 
 
+@ON_SLURM
 def test_bundle_for_another_cpu_says_so(me: JobUser) -> None:
     """Login nodes and GPU nodes differ on some clusters; no test host runs, or emulates, programs for SuperH."""
     head = bytearray(find_head(os.uname().machine).read_bytes())

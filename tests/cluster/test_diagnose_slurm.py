@@ -29,16 +29,14 @@ FAILURES = {
 
 @pytest.fixture(scope="module")
 def me(slurm: SlurmCluster) -> JobUser:
-    """With all those jobs, which have ended, and one that took longer than it asked for."""
+    """With all those jobs, which have ended."""
     user = make_job_user(slurm)
     lines = ["[job]", 'time = "5m"']
     for name, (program, _) in FAILURES.items():
         command = json.dumps(["bash", "-c", program])
         lines += [f"[jobs.{name}]", f"command = {command}", *(['memory = "40M"'] if name == "memory" else [])]
-    user.write("kedge.toml", "\n".join([*lines, "[jobs.late]", 'command = ["sleep", "300"]', 'time = "1s"', ""]))
+    user.write("kedge.toml", "\n".join([*lines, ""]))
     ids = {each["name"]: each["id"] for each in user.tell("submit", "--all")}
-    slurm.wait_for_state(ids["late"], "RUNNING")
-    slurm.expire(ids["late"])
     user.run("wait", *ids.values(), "--timeout", "240s")
     return user
 
@@ -54,14 +52,6 @@ def test_diagnose_says_why_a_job_failed(me: JobUser) -> None:
             wrong.append(f"{name}: {done.stdout}")
         assert Path(clue["file"]).is_file(), name
     assert not wrong, "\n".join(wrong)
-
-
-def test_diagnose_of_a_job_beyond_its_time(me: JobUser) -> None:
-    shown = me.run("diagnose", "late").stdout
-    assert "timeout" in shown.splitlines()[0]
-    assert "ask for more time with --time" in shown
-    status = me.run("status", "late").stdout
-    assert "ask for more time" not in status, "the state says it"
 
 
 def test_diagnose_is_what_status_and_wait_say(me: JobUser) -> None:

@@ -13,39 +13,19 @@ from pathlib import Path
 import pytest
 
 from kedge.base.frozen import replace
-from kedge.cluster.job import Dependency, DependencyKind, Job, JobArray, Parallel
+from kedge.cluster.job import Dependency, DependencyKind, Job, JobArray
 from kedge.cluster.job_state import JobStatus, State
 from kedge.cluster.output_pattern import fill_pattern
 from kedge.cluster.schedulers.array_numbers import restore_indices
 from kedge.cluster.schedulers.backend import Query, ScriptContext
 from kedge.cluster.schedulers.gridengine.backend import BACKEND as GRIDENGINE
-from kedge.cluster.site import Queue, Site
+from kedge.cluster.site import Site
 from tests.cluster.daemons import wait_until
-from tests.cluster.gridengine_cell import GROUP, SEEN_BY_QRSH, GridEngineCell
+from tests.cluster.gridengine_cell import SEEN_BY_QRSH, GridEngineCell
+from tests.cluster.job_user import HOSTILE
 from tests.cluster.users import ClusterUser
-from tests.requirements import require_program
 
 SITE = Site("cell", "Grid Engine", "gridengine", options=(("mpi_environment", "ppn{tasks}"), ("gpu_per_slot", "yes")))
-ABCI = Site(
-    "abci", "rt_F", "gridengine", queues=(Queue("rt_F", resource="rt_F"),), account_option="-g",
-    account_on_command_line=True,
-)  # fmt: skip
-HOSTILE = [
-    "a b",
-    "it's",
-    '"q"',
-    "$(id)",
-    "`id`",
-    "\\",
-    "two\n#$ -q no.q\nlines",
-    "é日本🎉",
-    "*",
-    "%j",
-    "",
-    "#x",
-    "-n",
-    "!",
-]
 NAMES = ("..", "1st", 'we/ird %x "n" it\'s $(id) `x` \\ # é日本 @:?*\nsecond')
 FOLDERS = ("with blanks é", "a:b", 'p$JOB_ID,it\'s "q" #h \\')
 SHOW = "import json, os, sys; print(json.dumps([sys.argv[1:], os.environ['NOTE'], os.environ['KEDGE_JOB_NAME']]))"
@@ -101,21 +81,18 @@ def explain_waiting(user: ClusterUser, id: str) -> str:
     return GRIDENGINE.explain(replace(listed, reason=detail.reason))
 
 
-@pytest.mark.parametrize(("name", "folder"), list(zip(NAMES, FOLDERS, strict=True)))
-def test_gridengine_user_text_arrives_unchanged(gridengine: GridEngineCell, name: str, folder: str) -> None:
-    user = gridengine.user()
-    note = "\n".join(HOSTILE)
-    job = Job(name=name, command=("python3", "-c", SHOW, *HOSTILE), environment=(("NOTE", note),))
-    place = make_place(user, job, folder)
-    id = submit(user, job, place)
-    [ended] = wait(user, id)
-    assert (ended.state, ended.exit_code, ended.user) == (State.DONE, 0, "alice")
-    output = Path(fill_pattern(place.output, name=name, id=id, index=None))
-    assert json.loads(output.read_text()) == [HOSTILE, note, name]
-    assert Path(place.record, "ended").read_text().split()[0] == "0"
-    began = Path(place.record, "began").read_text().splitlines()
-    assert began[0].split()[0] == id
-    assert began[1] == str(output)
+def test_gridengine_user_text_arrives_unchanged(gridengine: GridEngineCell) -> None:
+    user, note = gridengine.user(), "\n".join(HOSTILE)
+    jobs = [Job(name=name, command=("python3", "-c", SHOW, *HOSTILE), environment=(("NOTE", note),)) for name in NAMES]
+    places = [make_place(user, job, folder) for job, folder in zip(jobs, FOLDERS, strict=True)]
+    ids = [submit(user, job, place) for job, place in zip(jobs, places, strict=True)]
+    assert {(each.state, each.exit_code, each.user) for each in wait(user, *ids)} == {(State.DONE, 0, "alice")}
+    for name, place, id in zip(NAMES, places, ids, strict=True):
+        output = Path(fill_pattern(place.output, name=name, id=id, index=None))
+        assert json.loads(output.read_text()) == [[*HOSTILE], note, name]
+        assert Path(place.record, "ended").read_text().split()[0] == "0"
+        began = Path(place.record, "began").read_text().splitlines()
+        assert (began[0].split()[0], began[1]) == (id, str(output))
 
 
 def test_gridengine_errors_apart(gridengine: GridEngineCell) -> None:
@@ -128,7 +105,7 @@ def test_gridengine_errors_apart(gridengine: GridEngineCell) -> None:
     assert Path(fill_pattern(place.error, name="two", id=id, index=None)).read_text() == "err\n"
 
 
-@pytest.mark.parametrize("indices", ["1-5:2", "0-2", "2,5-9:2"])
+@pytest.mark.parametrize("indices", ["0-2", "2,5-9:2"])
 def test_gridengine_arrays_behind_another_job(gridengine: GridEngineCell, indices: str) -> None:
     user = gridengine.user()
     first = Job(name="first", command=("sleep", "3"))
@@ -152,17 +129,6 @@ def test_gridengine_arrays_behind_another_job(gridengine: GridEngineCell, indice
     assert found == {index: index % 2 for index in array.indices}
     for index in array.indices:
         assert Path(fill_pattern(place.output, name="array", id=id, index=index)).read_text() == f"{id} {index}\n"
-
-
-def test_gridengine_job_does_not_run_after_one_that_failed(gridengine: GridEngineCell) -> None:
-    user = gridengine.user()
-    bad = Job(name="bad", command=("false",))
-    bad_place = make_place(user, bad)
-    one = submit(user, bad, bad_place)
-    kinds = (DependencyKind.AFTER_OK, DependencyKind.AFTER_NOT_OK, DependencyKind.AFTER_ANY)
-    ids = [run(user, "true", dependencies=(Dependency(kind, one, bad_place.record),)) for kind in kinds]
-    ended = {each.id: each.state for each in wait(user, *ids)}
-    assert [ended[id] for id in ids] == [State.FAILED, State.DONE, State.DONE]
 
 
 def test_gridengine_ends_of_all_kinds(gridengine: GridEngineCell) -> None:
@@ -221,23 +187,6 @@ def test_gridengine_reasons_to_wait(gridengine: GridEngineCell) -> None:
     wait_until("all are gone", lambda: not list_jobs(user, *ids.values()))
 
 
-def test_gridengine_tasks_run_on_all_nodes(gridengine: GridEngineCell) -> None:
-    user = gridengine.user()
-    require_program("mpirun.openmpi")
-    job = Job(
-        name="ranks", command=("sh", "-c", 'echo "$OMPI_COMM_WORLD_RANK $(hostname) $NOTE"'), parallel=Parallel.MPI,
-        nodes=2, tasks_per_node=2, gpus_per_node=2, time=60, memory_per_cpu=4 << 30, environment=(("NOTE", "it's"),),
-    )  # fmt: skip
-    place = make_place(user, job)
-    id = submit(user, job, place, replace(SITE, memory_directive=""))
-    [ended] = wait(user, id)
-    lines = Path(fill_pattern(place.output, name="ranks", id=id, index=None)).read_text().splitlines()
-    assert ended.state is State.DONE, lines
-    assert sorted(line.split()[0] for line in lines) == ["0", "1", "2", "3"]
-    assert sorted({line.split(" ", 1)[1] for line in lines}) == ["ge01 it's", "ge02 it's"]
-    assert ("slots", "4") in ended.details
-
-
 def test_gridengine_terminal(gridengine: GridEngineCell) -> None:
     user = gridengine.user()
     script = f'tty >/dev/null && printf "[%s]" "$@"; {SEEN_BY_QRSH}; exit 7'
@@ -253,18 +202,3 @@ def test_gridengine_terminal(gridengine: GridEngineCell) -> None:
             shown += piece
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7, shown
     assert "[a b][it's][$(id)]" in shown.decode()
-
-
-def test_gridengine_resource_types_of_abci(gridengine_abci: GridEngineCell) -> None:
-    user = gridengine_abci.user()
-    job = Job(
-        name="types", command=("sh", "-c", "echo $NHOSTS"), nodes=2, gpus_per_node=4, queue="rt_F", account=GROUP,
-        time=60, memory=1 << 30, cpus_per_task=4,
-    )  # fmt: skip
-    place = make_place(user, job)
-    id = submit(user, job, place, ABCI)
-    [ended] = wait(user, id)
-    assert ended.state is State.DONE
-    assert Path(fill_pattern(place.output, name="types", id=id, index=None)).read_text() == "2\n"
-    without = user.run_program(*GRIDENGINE.submit_argv(str(user.home / "script.sh"), replace(job, account=""), ABCI))
-    assert without.returncode != 0

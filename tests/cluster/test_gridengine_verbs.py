@@ -54,10 +54,19 @@ def test_gridengine_verbs_count_an_array_as_its_user_does(user: JobUser) -> None
 
 def test_gridengine_verbs_depend_on_how_a_job_ended(user: JobUser) -> None:
     bad = user.submit_shell("exit 1")
-    ids = [user.submit_shell("true", "--after", f"{kind}:{bad}") for kind in ("afterok", "afterany")]
+    ids = [user.submit_shell("true", "--after", f"{kind}:{bad}") for kind in ("afterok", "afternotok", "afterany")]
     for id in ids:
         user.wait(id)
-    assert [user.status(id)["state"] for id in ids] == ["failed", "done"]
+    assert [user.status(id)["state"] for id in ids] == ["failed", "done", "done"]
+
+
+def test_gridengine_verbs_pass_on_what_qsub_refuses(gridengine_abci: GridEngineCell) -> None:
+    user = make_job_user(gridengine_abci, KEDGE_SITE="abci2")
+    done = user.run("submit", "-A", "nosuch", "-p", "rt_F", "--time", "1h", "-", "true")
+    assert done.returncode == 72
+    assert 'project "nosuch" does not exist' in done.stderr
+    assert "hint: 'qconf -sprjl' lists the projects" in done.stderr
+    assert user.tell("jobs", "--mine") == []
 
 
 def test_gridengine_verbs_say_that_a_job_never_begins(user: JobUser) -> None:
@@ -67,10 +76,7 @@ def test_gridengine_verbs_say_that_a_job_never_begins(user: JobUser) -> None:
     (user.folder / "gone").rmdir()
     behind = user.submit_shell("true", "--after", f"afterany:{stuck}")
     user.user.read_program("qrls", stuck)
-    for id, why in (
-        (stuck, "could not open its output file"),
-        (behind, f"job {stuck}, which will never start"),
-    ):
+    for id, why in ((stuck, "could not open its output file"), (behind, f"job {stuck}, which will never start")):
         done = user.run("wait", id, "--timeout", "60s")
         assert done.returncode == JobStuck.exit_code, done.stderr
         assert why in done.stderr
@@ -82,13 +88,6 @@ def test_gridengine_verbs_give_back_the_status_of_a_command_without_a_terminal(u
     process = user.start("alloc", "-", "sh", "-c", "echo said; exit 5")
     said, errors = process.communicate(timeout=90)
     assert (process.returncode, said) == (5, "said\n"), errors
-
-
-def test_gridengine_verbs_throw_output_away(user: JobUser) -> None:
-    id = user.submit_shell("echo x; exit 3", "-o", "/dev/null")
-    user.wait(id)
-    assert user.status(id)["exit_code"] == 3
-    assert "to /dev/null, so it is lost" in user.run("logs", id).stderr
 
 
 def test_gridengine_verbs_know_attempts(user: JobUser, gridengine: GridEngineCell) -> None:

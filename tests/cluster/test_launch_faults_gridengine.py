@@ -13,16 +13,9 @@ from tests.cluster.gridengine_cell import GridEngineCell
 from tests.cluster.job_user import JobUser, leaving_nothing
 from tests.cluster.leftovers import kill_host, leaving_no_trace
 from tests.cluster.test_launch_faults import SLEEP, SOON
-from tests.cluster.test_launch_gridengine import PROFILE, TWO
 from tests.cluster.test_launch_slurm import list_sleepers
+from tests.cluster.two_hosts import TWO, settle
 from tests.requirements import require_root
-
-
-def settle(user: JobUser) -> JobUser:
-    user.write("config/kedge/sites/cell.toml", PROFILE)
-    user = user.with_environment(KEDGE_SITE="cell", XDG_CONFIG_HOME=str(user.folder / "config"))
-    user.take_tools()
-    return user
 
 
 @pytest.fixture

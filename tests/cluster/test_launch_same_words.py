@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from tests.builders.containers import Runner, each_role
-from tests.cluster.gridengine_cell import GridEngineCell
-from tests.cluster.job_user import JobUser, leaving_nothing, pack_tools
-from tests.cluster.slurm_cluster import SlurmCluster
-from tests.cluster.test_launch_gridengine import PROFILE
+from tests.cluster.job_user import JobUser, pack_tools
+from tests.cluster.two_hosts import TWO, cell_user, slurm_user
+
+__all__ = ["cell_user", "slurm_user"]
 
 WORDS = ("--tasks", "4", "--ranks", "tools.sif", "sh", "-c", 'echo "rank $RANK of $WORLD_SIZE"')
 ALL = [f"rank {rank} of 4" for rank in range(4)]
-JOB = ("-N", "2", "--tasks-per-node", "2", "-t", "5m", "-", "sh", "-c")
+JOB = (*TWO, "-", "sh", "-c")
 
 
 @pytest.fixture
@@ -46,18 +46,12 @@ def run_as_jobs(me: JobUser) -> tuple[str, str]:
     return me.run_job(*JOB, lines[0]), me.run_job(*JOB, lines[1])
 
 
-def test_on_slurm(slurm_hosts: SlurmCluster) -> None:
-    with leaving_nothing(slurm_hosts) as me:
-        me.take_tools()
-        check(*run_as_jobs(me), "srun", 2)
+def test_on_slurm(slurm_user: JobUser) -> None:
+    check(*run_as_jobs(slurm_user), "srun", 2)
 
 
-def test_on_grid_engine(gridengine: GridEngineCell) -> None:
-    with leaving_nothing(gridengine) as user:
-        user.write("config/kedge/sites/cell.toml", PROFILE)
-        me = user.with_environment(KEDGE_SITE="cell", XDG_CONFIG_HOME=str(user.folder / "config"))
-        me.take_tools()
-        check(*run_as_jobs(me), "qrsh", 2)
+def test_on_grid_engine(cell_user: JobUser) -> None:
+    check(*run_as_jobs(cell_user), "qrsh", 2)
 
 
 def test_in_a_job_of_pbs(runner: Runner) -> None:

@@ -7,33 +7,16 @@ The hosts of the tests have one kernel, so that one spy sees the processes of al
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
 
 import pytest
 
 from tests.builders.spies import Spy, watched_command_lines
-from tests.cluster.gridengine_cell import GridEngineCell
-from tests.cluster.job_user import JobUser, leaving_nothing
-from tests.cluster.slurm_cluster import SlurmCluster
-from tests.cluster.test_launch_gridengine import PROFILE, TWO
+from tests.cluster.job_user import JobUser
+from tests.cluster.two_hosts import TWO, cell_user, slurm_user
+
+__all__ = ["cell_user", "slurm_user"]
 
 SECRET = f"hf_{secrets.token_hex(16)}"
-
-
-@pytest.fixture
-def slurm_user(slurm_hosts: SlurmCluster) -> Iterator[JobUser]:
-    with leaving_nothing(slurm_hosts) as user:
-        user.take_tools()
-        yield user
-
-
-@pytest.fixture
-def gridengine_user(gridengine: GridEngineCell) -> Iterator[JobUser]:
-    with leaving_nothing(gridengine) as user:
-        user.write("config/kedge/sites/cell.toml", PROFILE)
-        user = user.with_environment(KEDGE_SITE="cell", XDG_CONFIG_HOME=str(user.folder / "config"))
-        user.take_tools()
-        yield user
 
 
 def launch(me: JobUser, spy: Spy, *options: str) -> str:
@@ -62,7 +45,7 @@ def test_slurm_hides_the_token(slurm_user: JobUser, launcher: str) -> None:
 
 
 @pytest.mark.parametrize("launcher", ["qrsh", "mpirun"])
-def test_gridengine_hides_the_token(gridengine_user: JobUser, launcher: str) -> None:
+def test_gridengine_hides_the_token(cell_user: JobUser, launcher: str) -> None:
     with watched_command_lines() as spy:
-        shown = launch(gridengine_user, spy, "--launcher", launcher)
+        shown = launch(cell_user, spy, "--launcher", launcher)
     expect_hidden(spy, shown)

@@ -1,29 +1,22 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Real trainings in containers on a real Grid Engine with two hosts: DDP by torchrun and by ranks, Lightning."""
+"""Real trainings in containers on a real Grid Engine with two hosts: Lightning, and DDP by ranks."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster.gridengine_cell import GridEngineCell
-from tests.cluster.job_user import leaving_nothing
+from tests.cluster.job_user import JobUser
 from tests.cluster.learning_user import LearningUser, end_a_rank, make_learning_user, require_last_lines, require_ranks
-from tests.cluster.test_launch_gridengine import PROFILE
+from tests.cluster.two_hosts import cell_user
+
+__all__ = ["cell_user"]
 
 
 @pytest.fixture
-def me(gridengine: GridEngineCell) -> Iterator[LearningUser]:
-    with leaving_nothing(gridengine) as user:
-        user.write("config/kedge/sites/cell.toml", PROFILE)
-        user = user.with_environment(KEDGE_SITE="cell", XDG_CONFIG_HOME=str(user.folder / "config"))
-        yield make_learning_user(user)
-
-
-def test_gridengine_torchrun_trains_on_two_nodes(me: LearningUser) -> None:
-    require_ranks(me.launch("--torchrun", "--processes", "1", "IMAGE", "train_with_ddp.py"), 1, steps=16)
+def me(cell_user: JobUser) -> LearningUser:
+    return make_learning_user(cell_user)
 
 
 def test_gridengine_lightning(me: LearningUser) -> None:

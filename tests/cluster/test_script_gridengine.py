@@ -10,23 +10,12 @@ from tests.cluster.gridengine_cell import GridEngineCell
 
 HEAD = "#!/bin/bash\n#$ -cwd\n"
 TAKEN = [
-    "#$ -N foo # a comment\n",
-    "#$ -N foo#comment\n",
-    "#$-N foo\n",
-    " #$ -foo\n# $ -foo\n##$ -foo\n",
-    "hostname\n#$ -N late\n",
-    "#$ -o $HOME/x.$JOB_ID -j y\n",
-    "#$ -l h_rt=1:00:00\n#$ -pe smp 1\n",
+    *("#$ -N foo # a comment\n", "#$ -N foo#comment\n", "#$-N foo\n", " #$ -foo\n# $ -foo\n##$ -foo\n"),
+    *("hostname\n#$ -N late\n", "#$ -o $HOME/x.$JOB_ID -j y\n", "#$ -l h_rt=1:00:00\n#$ -pe smp 1\n"),
 ]
 REFUSED = [
-    "#$ -N foo bar\n",
-    "#$ -foo 3\n",
-    "#$HOME is a directory\n",
-    "#$ -l h_rt=1:30\n",
-    "#$ -l h_rt=1d\n",
-    "#$ -g group\n",
-    "#$ -l h_rt=60 \\\n",
-    "hostname\n#$ -N late and more\n",
+    *("#$ -N foo bar\n", "#$ -foo 3\n", "#$HOME is a directory\n", "#$ -l h_rt=1:30\n", "#$ -l h_rt=1d\n"),
+    *("#$ -g group\n", "#$ -l h_rt=60 \\\n", "hostname\n#$ -N late and more\n"),
 ]
 
 

@@ -22,32 +22,16 @@ from tests.cluster.slurm_cluster import SlurmCluster
 
 HEAD = "#!/bin/bash\n"
 TAKEN = [
-    "#SBATCH -N 1 # two\n",
-    "#SBATCH -N1 #two\n",
-    "#SBATCH --job-name=a#b\n",
-    "#SBATCH --out=x --err=y --job=z\n",
-    "#SBATCH-N 1\n",
-    "##SBATCH -N 99\n# SBATCH -N 99\n #SBATCH -N 99\n",
-    "#SBATCH -N 1 \\\n#SBATCH -n 1\n",
-    "#SBATCH --tasks-per-node=2 --mem=1gb\n",
-    "#SBATCH -t 1-2\n",
-    "true\n#SBATCH -N 99\n",
-    "#SBATCH -o $HOME/x\n",
-    "#SBATCH --extra-n=1\n",
+    *("#SBATCH -N 1 # two\n", "#SBATCH -N1 #two\n", "#SBATCH --job-name=a#b\n"),
+    *("#SBATCH --out=x --err=y --job=z\n", "#SBATCH-N 1\n", "##SBATCH -N 99\n# SBATCH -N 99\n #SBATCH -N 99\n"),
+    *("#SBATCH -N 1 \\\n#SBATCH -n 1\n", "#SBATCH --tasks-per-node=2 --mem=1gb\n", "#SBATCH -t 1-2\n"),
+    *("true\n#SBATCH -N 99\n", "#SBATCH -o $HOME/x\n", "#SBATCH --extra-n=1\n"),
 ]
 REFUSED = [
-    "#SBATCH -N 1 two\n",
-    '#SBATCH --job-name="a b\n',
-    "#SBATCH --no=1\n",
-    "#SBATCH -N=2\n",
-    "#SBATCH --nodes = 2\n",
-    "#SBATCH -t 1h\n",
-    "#SBATCH --mem=1.5G\n",
-    "#SBATCH --mem=32GiB\n",
-    "#SBATCH --mem=1G --mem-per-cpu=1G\n",
-    "#SBATCH --time=00:10:00;\n",
-    "#SBATCH --ntask-per-node=4\n",
-    "#SBATCH -N 1\r\n",
+    *("#SBATCH -N 1 two\n", '#SBATCH --job-name="a b\n', "#SBATCH --no=1\n", "#SBATCH -N=2\n"),
+    *("#SBATCH --nodes = 2\n", "#SBATCH -t 1h\n", "#SBATCH --mem=1.5G\n", "#SBATCH --mem=32GiB\n"),
+    *("#SBATCH --mem=1G --mem-per-cpu=1G\n", "#SBATCH --time=00:10:00;\n", "#SBATCH --ntask-per-node=4\n"),
+    *("#SBATCH -N 1\r\n",),
 ]
 
 
@@ -107,32 +91,16 @@ def test_script_and_sbatch_agree_on_values_that_are_refused(slurm: SlurmCluster)
 
 
 TOGETHER = [
-    "--gpus-per-task=1",
-    "--gpus-per-socket=1",
-    "--mem-per-gpu=1G",
-    "--cpus-per-gpu=2",
-    "--ntasks-per-gpu=1",
-    "--distribution=arbitrary",
-    "--gpus=2 --ntasks-per-gpu=1 --ntasks-per-node=2",
-    "--gpus=2 --ntasks-per-gpu=1 --gpus-per-task=1",
-    "--gpus=1 --cpus-per-gpu=2 -c 2",
-    "-N 2 --gpus=1",
-    "-N 2 --gpus=2 --gpus-per-node=2",
-    "--gpus=3 --gpus-per-node=2",
-    "--gpus=4 --gpus-per-task=1 -n 2",
+    *("--gpus-per-task=1", "--gpus-per-socket=1", "--mem-per-gpu=1G", "--cpus-per-gpu=2", "--ntasks-per-gpu=1"),
+    *("--distribution=arbitrary", "--gpus=2 --ntasks-per-gpu=1 --ntasks-per-node=2"),
+    *("--gpus=2 --ntasks-per-gpu=1 --gpus-per-task=1", "--gpus=1 --cpus-per-gpu=2 -c 2", "-N 2 --gpus=1"),
+    *("-N 2 --gpus=2 --gpus-per-node=2", "--gpus=3 --gpus-per-node=2", "--gpus=4 --gpus-per-task=1 -n 2"),
 ]
 APART = [
-    "--gpus-per-task=1 -n 1",
-    "--gpus-per-task=1 -N 2",
-    "--gpus-per-task=0",
-    "--mem-per-gpu=1G --gres=gpu:1",
-    "--ntasks-per-gpu=1 -n 2",
-    "-N 2 --gpus=4 --gpus-per-node=2",
-    "--gpus=4 --gpus-per-node=2",
-    "-N 2 -n 1 --gpus=1",
-    "--gpus=2 --gpus-per-task=1 -n 2",
-    "--cpus-per-gpu=2 --gpus=1",
-    "--gres=gpu:1 --gpus=1",
+    *("--gpus-per-task=1 -n 1", "--gpus-per-task=1 -N 2", "--gpus-per-task=0", "--mem-per-gpu=1G --gres=gpu:1"),
+    *("--ntasks-per-gpu=1 -n 2", "-N 2 --gpus=4 --gpus-per-node=2", "--gpus=4 --gpus-per-node=2"),
+    *("-N 2 -n 1 --gpus=1", "--gpus=2 --gpus-per-task=1 -n 2", "--cpus-per-gpu=2 --gpus=1"),
+    *("--gres=gpu:1 --gpus=1",),
 ]
 
 

@@ -6,8 +6,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from kedge.cluster.job import Dependency, DependencyKind, IndexRange, Job, JobArray, Parallel
 from kedge.cluster.job_state import JobStatus, State
 from kedge.cluster.output_pattern import fill_pattern
@@ -15,13 +13,13 @@ from kedge.cluster.schedulers.backend import Query, ScriptContext
 from kedge.cluster.schedulers.slurm.backend import BACKEND as SLURM
 from kedge.cluster.site import Site
 from tests.cluster.daemons import wait_until
+from tests.cluster.job_user import HOSTILE
 from tests.cluster.slurm_cluster import SlurmCluster
 from tests.cluster.users import ClusterUser
 
 SITE = Site("generic-slurm", "Slurm", "slurm")
-HOSTILE = ["a b", "it's", '"q"', "$(id)", "`id`", "\\", "two\nlines", "é日本🎉", "*", "%j", "", "#x", "-n", "!"]
-NAMES = ('we/ird %x "n" it\'s $(id) `x` \\ # é日本 | UserId=x(0)\nsecond', "..")
-FOLDERS = ('p%j %%é $(id) it\'s "q" #h', "plain")
+NAME = 'we/ird %x "n" it\'s $(id) `x` \\ # é日本 | UserId=x(0)\nsecond'
+FOLDER = 'p%j %%é $(id) it\'s "q" #h'
 SHOW = "import json, os, sys; print(json.dumps([sys.argv[1:], os.environ['NOTE'], os.environ['KEDGE_JOB_NAME']]))"
 
 
@@ -60,20 +58,19 @@ def wait(user: ClusterUser, *ids: str) -> list[JobStatus]:
     return list_jobs(user, *ids)
 
 
-@pytest.mark.parametrize(("name", "folder"), list(zip(NAMES, FOLDERS, strict=True)))
-def test_slurm_user_text_arrives_unchanged(slurm: SlurmCluster, name: str, folder: str) -> None:
+def test_slurm_user_text_arrives_unchanged(slurm: SlurmCluster) -> None:
     user = slurm.user()
     note = "\n".join(HOSTILE)
-    job = Job(name=name, command=("python3", "-c", SHOW, *HOSTILE), environment=(("NOTE", note),))
-    place = make_place(user, job, folder)
+    job = Job(name=NAME, command=("python3", "-c", SHOW, *HOSTILE), environment=(("NOTE", note),))
+    place = make_place(user, job, FOLDER)
     id = submit(user, job, place)
     [listed] = wait(user, id)
     assert listed.state is State.DONE
-    assert listed.name == name.replace("\n", " ")
+    assert listed.name == NAME.replace("\n", " ")
     [shown] = SLURM.parse_detail(ask(user, SLURM.detail_query(id)))
     assert (shown.name, shown.state, shown.exit_code, shown.user) == (listed.name, State.DONE, 0, "alice")
-    output = Path(fill_pattern(place.output, name=name, id=id, index=None))
-    assert json.loads(output.read_text()) == [HOSTILE, note, name]
+    output = Path(fill_pattern(place.output, name=NAME, id=id, index=None))
+    assert json.loads(output.read_text()) == [[*HOSTILE], note, NAME]
 
 
 def test_slurm_array_with_holes_behind_another_job(slurm: SlurmCluster) -> None:
@@ -122,45 +119,3 @@ def test_slurm_terminal_of_several_nodes_leaves_them_free_for_srun(slurm: SlurmC
     assert done.returncode == 0, done.stdout + done.stderr
     tasks = sorted(line.strip() for line in done.stdout.splitlines() if line.strip("\0 ").startswith("task"))
     assert [line.strip("\0 ") for line in tasks] == ["task n1 0", "task n1 0", "task n2 0", "task n2 0"]
-
-
-def test_slurm_accounts_tell_how_forgotten_jobs_ended(slurm_accounting: SlurmCluster) -> None:
-    user = slurm_accounting.user()
-    commands = {"good": "true", "bad": "exit 3", "missing": "exit 127", "killed": "kill -9 $PPID", "step": "exit 255"}
-    ids = {}
-    for name, command in commands.items():
-        job = Job(name=f"{name}|x", command=("sh", "-c", command))
-        ids[name] = submit(user, job, make_place(user, job))
-    for id in ids.values():
-        slurm_accounting.wait_until_forgotten(id)
-    found = {each.id: each for each in SLURM.parse_history(ask(user, SLURM.history_query(list(ids.values()), 1e9)))}
-    told = {name: (found[id].state, found[id].exit_code, found[id].signal) for name, id in ids.items()}
-    assert told == {
-        "good": (State.DONE, 0, None),
-        "bad": (State.FAILED, 3, None),
-        "missing": (State.FAILED, 127, None),
-        "killed": (State.FAILED, 0, 9),
-        "step": (State.FAILED, 127, None),
-    }
-    assert found[ids["bad"]].name == "bad|x"
-    assert "127 or 255" in SLURM.explain(found[ids["step"]])
-
-
-def test_slurm_without_accounts_fails_as_expected(slurm: SlurmCluster) -> None:
-    query = SLURM.history_query(["1"], 0.0)
-    assert query is not None
-    done = slurm.user().run_program(*query.argv)
-    assert done.returncode != 0
-    assert query.may_fail
-    assert SLURM.parse_history(done.stdout + done.stderr) == []
-
-
-def test_slurm_script_for_tacc_is_taken_there_and_others_are_not(slurm_tacc: SlurmCluster) -> None:
-    user = slurm_tacc.user()
-    site = Site("t", "t", "slurm", requires=("nodes", "tasks", "time"), gpu_directive="", memory_directive="")
-    job = Job(name="mpi", command=("true",), gpus_per_node=4, memory=1 << 30, time=600, queue="rtx")
-    place = make_place(user, job)
-    assert [each.state for each in wait(user, submit(user, job, place, site))] == [State.DONE]
-    script = user.home / "refused.sh"
-    script.write_text(SLURM.render(job, SITE, place))
-    assert user.run_program(*SLURM.submit_argv(str(script), job, SITE)).returncode != 0

@@ -13,6 +13,7 @@ from tests.builders.bundles import make_bundle
 from tests.builders.docker_registry import docker_registry
 from tests.cluster.job_user import JobUser, make_job_user
 from tests.cluster.slurm_cluster import SlurmCluster
+from tests.cluster.virtual_hosts import VirtualHosts
 
 INSIDE = 'test -e /.singularity.d && echo "inside on $SLURMD_NODENAME"'
 
@@ -77,13 +78,18 @@ def test_image_that_cannot_be_built_fails_the_job(me: JobUser) -> None:
     assert not (me.folder / "tools.sif").exists()
 
 
-def test_image_is_copied_to_every_node_and_removed(slurm_hosts: SlurmCluster) -> None:
-    me = make_job_user(slurm_hosts)
-    assert slurm_hosts.hosts is not None
-    disk = slurm_hosts.hosts.local_disk
-    profile = f'scheduler = "slurm"\ntitle = "two hosts"\nnode_directory = "{disk}"\n'
+def make_user_with_disk(cluster: SlurmCluster) -> tuple[JobUser, VirtualHosts]:
+    """A user of a site whose nodes have a disk of their own, as its profile says."""
+    me = make_job_user(cluster)
+    assert cluster.hosts is not None
+    profile = f'scheduler = "slurm"\ntitle = "two hosts"\nnode_directory = "{cluster.hosts.local_disk}"\n'
     me.write("config/kedge/sites/here.toml", profile)
-    me = me.with_environment(XDG_CONFIG_HOME=str(me.folder / "config"), KEDGE_SITE="here")
+    return me.with_environment(XDG_CONFIG_HOME=str(me.folder / "config"), KEDGE_SITE="here"), cluster.hosts
+
+
+def test_image_is_copied_to_every_node_and_removed(slurm_hosts: SlurmCluster) -> None:
+    me, hosts = make_user_with_disk(slurm_hosts)
+    disk = hosts.local_disk
     me.take_tools("py.sif")
     show = f'{INSIDE}; set -- {disk}/*-py.sif; test -e "$1" && echo "copies $#"'
     options = ("--broadcast", "-N", "2", "--tasks-per-node", "1", "--each-task", "-B", str(disk))
@@ -94,17 +100,13 @@ def test_image_is_copied_to_every_node_and_removed(slurm_hosts: SlurmCluster) ->
     ]
     assert shown.count("copies 1") == 2, shown
     for node in slurm_hosts.nodes:
-        assert "py.sif" not in slurm_hosts.hosts.run(node, "ls", str(disk))
+        assert "py.sif" not in hosts.run(node, "ls", str(disk))
 
 
 def test_bundle_is_copied_to_every_node_and_removed(slurm_hosts: SlurmCluster) -> None:
-    me = make_job_user(slurm_hosts)
-    assert slurm_hosts.hosts is not None
-    disk = slurm_hosts.hosts.local_disk
-    profile = f'scheduler = "slurm"\ntitle = "two hosts"\nnode_directory = "{disk}"\n'
-    me.write("config/kedge/sites/here.toml", profile)
+    me, hosts = make_user_with_disk(slurm_hosts)
+    disk = hosts.local_disk
     shutil.copy(make_bundle(), me.folder / "kedge")
-    me = me.with_environment(XDG_CONFIG_HOME=str(me.folder / "config"), KEDGE_SITE="here")
     me = replace(me, user=replace(me.user, program=(str(me.folder / "kedge"),)))
     me.take_tools("py.sif")
     show = f'{INSIDE}; set -- {disk}/*-kedge; test -x "$1" && echo "copies $#"'
@@ -116,32 +118,28 @@ def test_bundle_is_copied_to_every_node_and_removed(slurm_hosts: SlurmCluster) -
     assert shown.count("copies 1") == 4, shown
     assert "not copied" not in shown
     for node in slurm_hosts.nodes:
-        left = slurm_hosts.hosts.run(node, "ls", str(disk)).split()
+        left = hosts.run(node, "ls", str(disk)).split()
         assert not any(name.endswith(("-kedge", "-py.sif")) for name in left), left
 
 
 def test_image_on_a_node_is_never_a_file_that_another_user_made_first(slurm_hosts: SlurmCluster) -> None:
     """The attack wants to own the image that a job runs from: names in a shared directory can be guessed from ids."""
-    me = make_job_user(slurm_hosts)
-    assert slurm_hosts.hosts is not None
-    disk = slurm_hosts.hosts.local_disk
-    profile = f'scheduler = "slurm"\ntitle = "two hosts"\nnode_directory = "{disk}"\n'
-    me.write("config/kedge/sites/here.toml", profile)
-    me = me.with_environment(XDG_CONFIG_HOME=str(me.folder / "config"), KEDGE_SITE="here")
+    me, hosts = make_user_with_disk(slurm_hosts)
+    disk = hosts.local_disk
     me.take_tools("py.sif")
     before = int(me.submit_shell("true"))
     names = [str(disk / f"kedge-{me.user.uid}-{number}-py.sif") for number in range(before, before + 9)]
     other = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "sh", "-c")
     for node in slurm_hosts.nodes:
-        slurm_hosts.hosts.run(node, "chmod", "1777", str(disk))  # as /tmp is
-        slurm_hosts.hosts.run(node, *other, f"umask 0; touch {' '.join(names)}")
+        hosts.run(node, "chmod", "1777", str(disk))  # as /tmp is
+        hosts.run(node, *other, f"umask 0; touch {' '.join(names)}")
     try:
         assert me.run_job("--broadcast", "py.sif", "sh", "-c", INSIDE).startswith("inside on gpu0")
         for node in slurm_hosts.nodes:
-            assert slurm_hosts.hosts.run(node, "find", *names, "-size", "0").split() == names
+            assert hosts.run(node, "find", *names, "-size", "0").split() == names
     finally:
         for node in slurm_hosts.nodes:
-            slurm_hosts.hosts.run(node, "rm", "-f", *names)
+            hosts.run(node, "rm", "-f", *names)
 
 
 def test_variables_of_a_job_arrive_in_its_container(me: JobUser) -> None:

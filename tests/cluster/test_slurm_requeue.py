@@ -85,6 +85,11 @@ def test_requeue_is_no_end_for_status_and_wait_without_a_controller(me: JobUser,
         cluster.wait_for_state(each)
     cluster.stop_control()
     try:
+        for words in (("jobs",), ("submit", "-", "true")):
+            done = me.run(*words)
+            assert done.returncode not in (0, 1), f"{words}: {done.stdout}"
+            assert "lost" not in done.stdout
+            assert "Traceback" not in done.stderr
         assert me.status(good)["state"] == "done", "its script ended by itself"
         assert me.run("wait", bad).returncode == JobFailed.exit_code
         for verb in ("status", "wait"):

@@ -130,13 +130,6 @@ def test_status_says_that_the_output_could_not_be_opened(me: JobUser) -> None:
     assert "nowhere" in refused.stderr
 
 
-def test_status_of_a_job_that_throws_its_output_away(me: JobUser) -> None:
-    id = me.submit_shell("echo x; exit 3", "-o", "/dev/null")
-    me.wait(id)
-    assert me.status(id)["exit_code"] == 3
-    assert "to /dev/null, so it is lost" in me.run("logs", id).stderr
-
-
 @pytest.mark.slow
 def test_status_of_time_limits_is_known_to_slurm_and_to_scripts(
     me: JobUser, forgotten: JobUser, slurm: SlurmCluster, slurm_forgetful: SlurmCluster
@@ -149,6 +142,9 @@ def test_status_of_time_limits_is_known_to_slurm_and_to_scripts(
     me.wait(ids[me.folder])
     assert me.status(ids[me.folder])["state"] == "timeout"
     assert "time limit of 0:01:00" in me.status(ids[me.folder])["why"]
+    shown = me.run("diagnose", ids[me.folder]).stdout
+    assert ("timeout" in shown.splitlines()[0], "ask for more time with --time" in shown) == (True, True), shown
+    assert "ask for more time" not in me.run("status", ids[me.folder]).stdout, "the state says it"
     slurm_forgetful.wait_until_forgotten(ids[forgotten.folder])
     # so that nobody has to wait for a minute, the shortest limit: as if it had begun a minute ago
     [began] = forgotten.records.glob("*/began")

@@ -275,28 +275,3 @@ def test_alloc_runs_in_a_container(me: JobUser) -> None:
     )
     assert "inside True a,b=c 'd'" in done.stdout, done.stdout + done.stderr
     assert done.returncode == 0
-
-
-def test_verbs_say_when_the_scheduler_is_down(me: JobUser, slurm: SlurmCluster) -> None:
-    id = me.submit_shell("while [ ! -e go ]; do sleep 0.1; done")
-    me.await_state(id, "running")
-    slurm.stop_control()
-    try:
-        quick = me.with_environment(SLURM_CONF=str(shorten_patience(slurm)))
-        for words in (("status", id), ("jobs",), ("submit", "-", "true")):
-            done = quick.run(*words)
-            assert done.returncode not in (0, 1), f"{words}: {done.stdout}"
-            assert "lost" not in done.stdout
-            assert "Traceback" not in done.stderr
-    finally:
-        slurm.start_control()
-    (me.folder / "go").touch()
-    me.read("wait", id)
-
-
-def shorten_patience(slurm: SlurmCluster) -> Path:
-    """The cluster's configuration for clients that give up sooner."""
-    config = slurm.folder / "impatient.conf"
-    config.write_text((slurm.folder / "slurm.conf").read_text() + "MessageTimeout=2\n")
-    config.chmod(0o644)
-    return config

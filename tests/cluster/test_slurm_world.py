@@ -40,15 +40,6 @@ def allocate(me: JobUser, *words: str) -> subprocess.CompletedProcess[str]:
     return me.user.run_program("salloc", "--quiet", *SIZE, "--mem-per-cpu=200", *words, cwd=me.folder)
 
 
-@pytest.mark.parametrize(("family", "kind"), [("openmpi", "pmix"), ("mpich", "pmi2")])
-def test_slurm_world_of_a_pair_that_fits(me: JobUser, images: dict[str, Path], family: str, kind: str) -> None:
-    launch = ("launch", "-v", "--launcher", "srun", "--mpi-type", kind, str(images[family]), "sh", "-c", "echo ran")
-    done = allocate(me, *me.user.program, *launch)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "ran\n" * 4
-    assert "world check: 4 ranks found each other" in done.stderr
-
-
 @pytest.mark.parametrize(
     ("family", "kind", "problem"),
     [

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.rows import each_row
 from tests.cluster.daemons import wait_until
 from tests.cluster.job_user import JobUser, make_job_user
 from tests.cluster.slurm_cluster import SlurmCluster
@@ -25,8 +26,8 @@ def list_records(me: JobUser) -> list[str]:
     return sorted(path.name for path in me.records.iterdir()) if me.records.exists() else []
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence", "hint"),
+@each_row(
+    "words, sentence, hint",
     [
         (("-p", "nosuch"), "invalid partition", "'sinfo -s' lists the partitions"),
         (("--gpus", "9"), "node configuration is not available", "'kedge site init'"),
@@ -90,7 +91,7 @@ def test_newest_job_is_last_in_every_time_zone(me: JobUser) -> None:
     assert me.tell("status", "last")["id"] == second != first
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@each_row("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_alloc_that_is_ended_leaves_no_allocation(me: JobUser, slurm: SlurmCluster, number: int) -> None:
     name = f"waits{number:d}"
     process = me.start("alloc", "-J", name, "--begin", "now+1hour", "-t", "5m", "-", "true")
@@ -151,10 +152,10 @@ def test_waiting_outlives_a_restart_of_the_controller(me: JobUser, slurm: SlurmC
     config.chmod(0o644)
     hasty = me.with_environment(SLURM_CONF=str(config))
     waits, follows = hasty.start("wait", id), hasty.start("logs", "-f", id)
-    time.sleep(3)
+    time.sleep(2)
     slurm.stop_control()
     try:
-        time.sleep(6)
+        time.sleep(3)  # longer than they wait for an answer
         assert hasty.run("cancel", id).returncode == 72
         assert (waits.poll(), follows.poll()) == (None, None)
     finally:

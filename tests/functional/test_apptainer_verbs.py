@@ -13,6 +13,7 @@ import pytest
 from tests.builders.containers import make_sandbox
 from tests.builders.images import MACHINE
 from tests.builders.oci_archive import Entry, OciArchive
+from tests.builders.rows import each_row
 from tests.fakes.library import FINGERPRINT, TOKEN, FakeRemote
 from tests.functional.test_cli_container import run_kedge
 
@@ -90,8 +91,8 @@ def test_remote_keeps_what_apptainer_wrote(user: User) -> None:
     assert after.startswith("Active: a\n")
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
+@each_row(
+    "words, said",
     [
         (("add", "--no-login", "x", "http://x.example"), "requires --insecure"),
         (("add", "--no-login", "DefaultRemote", "x.example"), "the remote 'DefaultRemote' exists already"),

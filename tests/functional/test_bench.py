@@ -30,9 +30,9 @@ def bench(runner: Runner, *words: str) -> dict[str, Any]:
 def test_bench_pi_is_the_same_on_any_number_of_ranks(runner: Runner, images: dict[str, Path]) -> None:
     results = [
         bench(runner, "pi", "--tasks", str(ranks), "--intervals", "1000000", str(images[family]))
-        for family, ranks in (("openmpi", 1), ("openmpi", 4), ("mpich", 2), ("mpich", 8))
+        for family, ranks in (("openmpi", 1), ("mpich", 4))
     ]
-    assert [result["ranks"] for result in results] == [1, 4, 2, 8]
+    assert [result["ranks"] for result in results] == [1, 4]
     assert len({result["pi"] for result in results}) == 1
     assert results[0]["error"] < 1e-12
 
@@ -46,14 +46,6 @@ def test_bench_allreduce_by_mpi(runner: Runner, images: dict[str, Path], family:
     assert report["best_bandwidth"] > 0
     assert result["verdict"]["level"] == "unknown"
     assert "memory of one host" in result["verdict"]["sentence"]
-
-
-def test_bench_allreduce_shows_a_table(runner: Runner, images: dict[str, Path]) -> None:
-    said = runner.read("bench", "allreduce", "--tasks", "2", "--bytes", "64K", "--repeats", "2", str(images["mpich"]))
-    assert said.startswith("allreduce by MPI (MPICH 4.")
-    assert "SPREAD" in said
-    assert "BUSBW" in said
-    assert "64 KiB" in said
 
 
 def test_bench_refuses_what_the_image_lacks(runner: Runner, images: dict[str, Path]) -> None:

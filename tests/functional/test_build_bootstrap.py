@@ -4,15 +4,16 @@
 from __future__ import annotations
 
 import json
-import shutil
 
 import pytest
 
-from tests.builders.builds import Workshop
+from tests.builders.builds import Workshop, warm_shop
 from tests.builders.busybox import read_busybox
 from tests.builders.containers import run_after
 from tests.builders.debian_bases import find_mirror
 from tests.requirements import require_program
+
+shop = warm_shop
 
 DEBOOTSTRAP = ("/usr/sbin/debootstrap", "/sbin/debootstrap", "/usr/bin/debootstrap")
 
@@ -40,6 +41,8 @@ def test_unknown_programs_are_named_with_an_image_instead(shop: Workshop) -> Non
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_debian_by_packages(shop: Workshop) -> None:
     mirror = find_mirror()
     require_program("debootstrap")
@@ -56,34 +59,49 @@ def test_debian_by_packages(shop: Workshop) -> None:
 
 
 HIDDEN = "".join(f"[ ! -e {path} ] || mount --bind /dev/null {path}; " for path in DEBOOTSTRAP)
-# It does what kedge's script counts on: root with a place for temporary files makes a tar of a system, devices in it
-STAND_IN = f"""#!/bin/sh
+# They do what kedge's scripts count on. As root with a place for temporary files: a tar of a system, devices in it
+STAND_INS = {
+    "mmdebstrap": """#!/bin/sh
 set -e
 test "$(id -u) $1 $2 $3" = "0 --variant=minbase --mode=root --format=tar"
 for suite do [ "$suite" != bookworm ] || break; shift; done
 mkdir -p "$TMPDIR/root/bin" "$TMPDIR/root/dev" "$TMPDIR/root/etc"
-cp {shutil.which("busybox")} "$TMPDIR/root/bin/busybox"; ln -s busybox "$TMPDIR/root/bin/sh"
+cp BUSYBOX "$TMPDIR/root/bin/busybox"; ln -s busybox "$TMPDIR/root/bin/sh"
 echo "$3" > "$TMPDIR/root/etc/mirror"; : > "$TMPDIR/root/dev/null"
 tar -C "$TMPDIR/root" -cf "$2" .
-"""
+""",
+    # the half of a system, and a program that makes the other half as root of it, with real devices
+    "debootstrap": r"""#!/bin/sh
+set -e
+test "$(id -u) $1 $2 $3" = "0 --foreign --variant=minbase bookworm"
+mkdir -p "$4/bin" "$4/etc" "$4/debootstrap"
+cp BUSYBOX "$4/bin/busybox"; ln -s busybox "$4/bin/sh"
+cat > "$4/debootstrap/debootstrap" <<END
+#!/bin/sh
+set -e; test "\$(busybox id -u) \$1" = "0 --second-stage"; test -c /dev/null
+busybox rm -r /debootstrap; echo "$5" > /etc/mirror
+END
+chmod 755 "$4/debootstrap/debootstrap"
+""",
+}
 
 
 @pytest.mark.root
-def test_a_base_by_a_stand_in_of_mmdebstrap(shop: Workshop) -> None:
-    """Where the host has no debootstrap; the real program takes a minute."""
+@pytest.mark.parametrize("name", STAND_INS)
+def test_a_base_by_a_stand_in_of_a_program(shop: Workshop, name: str) -> None:
+    """The real programs take most of a minute. That of mmdebstrap is for hosts without debootstrap."""
     read_busybox()
-    require_program("busybox")
-    program = require_program("mmdebstrap")
-    (shop.runner.folder / "stand-in").write_text(STAND_IN)
-    (shop.runner.folder / "stand-in").chmod(0o755)
+    program, stand_in = require_program(name), shop.runner.folder / "stand-in"
+    stand_in.write_text(STAND_INS[name].replace("BUSYBOX", require_program("busybox")))
+    stand_in.chmod(0o755)
     header = "Bootstrap: debootstrap\nOSVersion: bookworm\nMirrorURL: http://mirror.example.org/debian\n"
     recipe = shop.write("x.def", f"{header}%post\nbusybox ls -A / /dev > /seen\n")
-    setup = f"{HIDDEN}mount --bind {shop.runner.folder}/stand-in {program}"
+    setup = f"{HIDDEN if name == 'mmdebstrap' else ''}mount --bind {stand_in} {program}"
     done = run_after(setup, shop.runner, "build", str(shop.context / "out.sif"), str(recipe))
     assert done.returncode == 0, done.stderr
     nodes, text = shop.look("out.sif", "/etc/mirror")
     assert text == "http://mirror.example.org/debian\n"
-    assert not {"/.work", "/.image.tar"} & set(nodes)
+    assert not {"/.work", "/.image.tar", "/debootstrap"} & set(nodes)
     assert shop.list_builds() == []
 
 
@@ -91,7 +109,6 @@ def test_a_base_by_a_stand_in_of_mmdebstrap(shop: Workshop) -> None:
 @pytest.mark.long
 @pytest.mark.root
 def test_debian_by_mmdebstrap(shop: Workshop) -> None:
-    """Where the host has no debootstrap."""
     mirror = find_mirror()
     require_program("mmdebstrap")
     recipe = shop.write(

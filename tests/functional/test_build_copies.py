@@ -17,9 +17,11 @@ from pathlib import Path
 import pytest
 
 from kedge.base.tree import NodeKind
-from tests.builders.builds import SHELL, Workshop
+from tests.builders.builds import SHELL, Workshop, warm_shop
 from tests.builders.containers import give_to
 from tests.requirements import require_program
+
+shop = warm_shop
 
 
 @pytest.fixture
@@ -48,17 +50,6 @@ def make_archive(**files: bytes) -> bytes:
             member.size, member.mode, member.uid = len(data), 0o640, 12
             archive.addfile(member, io.BytesIO(data))
     return out.getvalue()
-
-
-def test_add_unpacks_archives_of_the_context(shop: Workshop) -> None:
-    (shop.context / "a.tgz").write_bytes(make_archive(one=b"1", two=b"2"))
-    (shop.context / "plain.gz").write_bytes(b"\x1f\x8bno archive")
-    shop.write("Dockerfile", f"{SHELL}ADD a.tgz plain.gz /t/\nCOPY a.tgz /c/\nADD --unpack=false a.tgz /d/\n")
-    shop.build("out.sif", "Dockerfile")
-    nodes, text = shop.look("out.sif", "/t/one")
-    assert [nodes[path].mode for path in ("/t/one", "/t/two")] == [0o640] * 2
-    assert {"/c/a.tgz", "/d/a.tgz", "/t/plain.gz"} <= set(nodes)
-    assert text == "1"
 
 
 def test_add_fetches_addresses_once(shop: Workshop, site: tuple[str, Path]) -> None:
@@ -169,28 +160,3 @@ def test_a_context_with_odd_files(shop: Workshop) -> None:
     kinds = [node.kind for path, node in sorted(nodes.items()) if path.startswith("/odd/")]
     assert kinds == [NodeKind.FILE, NodeKind.SYMLINK, NodeKind.FIFO, NodeKind.FILE]
     assert nodes["/odd/out"].target == b"/etc/passwd"
-
-
-def test_a_file_that_cannot_be_read_is_named(shop: Workshop) -> None:
-    shop.write("Dockerfile", f"{SHELL}COPY . /x/\n")
-    closed = shop.write("sub/closed", "secret")
-    closed.chmod(0)
-    done = shop.start("out.sif", "Dockerfile")
-    assert done.returncode != 0
-    assert "sub/closed" in done.stderr
-    assert ".dockerignore" in done.stderr
-    assert "Traceback" not in done.stderr
-    shop.write(".dockerignore", "sub\n")
-    shop.build("out.sif", "Dockerfile")
-
-
-def test_a_large_context_that_is_left_out_is_not_walked(shop: Workshop) -> None:
-    """Whoever went into it would find a directory that is closed."""
-    folder = shop.context / "data"
-    folder.mkdir()
-    closed = folder / "closed"
-    closed.mkdir(mode=0)
-    shop.write(".dockerignore", "data\n!other/**\n")
-    shop.write("Dockerfile", f"{SHELL}COPY . /x/\n")
-    shop.build("out.sif", "Dockerfile")
-    assert not [path for path in shop.look("out.sif")[0] if path.startswith("/x/data")]

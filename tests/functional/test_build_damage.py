@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders.builds import SHELL, Workshop
+from tests.builders.builds import SHELL, Workshop, warm_shop
+
+shop = warm_shop
 
 BIG = "RUN seq 30000 > /big\n"
 

@@ -49,7 +49,7 @@ Member = tuple[str, str, int, int, dict[str, str]]
 
 
 def build(role: str, rows: list[str]) -> list[list[Member]]:
-    for runner in each_role(role):
+    for runner in each_role(role, is_warm=True):
         shop = Workshop.open(runner)
         give = shop.context / "give-away"
         subprocess.run([require_program("gcc"), "-Wall", "-static", "-o", give, PROGRAM], check=True)

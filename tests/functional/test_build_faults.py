@@ -9,11 +9,12 @@ import time
 
 import pytest
 
-from tests.builders.builds import SHELL, Workshop
+from tests.builders.builds import SHELL, Workshop, warm_shop
 from tests.builders.sleepers import find_sleepers, make_seconds
 from tests.builders.small_disks import small_memory
 from tests.builders.waiting import wait_until
-from tests.fakes.http_server import FakeServer, Reply
+
+shop = warm_shop
 
 
 def test_failing_stage_ends_the_others(shop: Workshop) -> None:
@@ -181,21 +182,6 @@ def test_current_directory_that_is_gone_is_named(shop: Workshop) -> None:
 # -- others at the same time
 
 
-def test_builds_that_share_steps_do_them_once(shop: Workshop) -> None:
-    """Two of a recipe each, and the two recipes share all but their ends."""
-    shared = f"{SHELL}RUN sleep 1; cat /proc/sys/kernel/random/uuid > /uuid\n"
-    for number in range(2):
-        shop.write(f"{number}.Dockerfile", f"{shared}RUN echo {number} > /number\n")
-    children = [shop.begin(f"{number}.sif", f"{number % 2}.Dockerfile") for number in range(4)]
-    for child in children:
-        output, _ = child.communicate(timeout=110)
-        assert child.returncode == 0, output
-    assert len({shop.read(f"{number}.sif", "/uuid") for number in range(4)}) == 1
-    assert shop.read("3.sif", "/number") == "1\n"
-    assert shop.list_builds() == []
-    verify_cache(shop)
-
-
 def test_cleaning_the_cache_does_not_disturb_a_build(shop: Workshop) -> None:
     shop.write("Dockerfile", f"{SHELL}RUN sleep 1; echo a > /a\nCOPY busybox /b\nRUN sleep 1; cat /a > /c\n")
     child = shop.begin("out.sif", "Dockerfile")
@@ -235,17 +221,3 @@ def test_build_ended_at_any_moment_leaves_no_half_image(shop: Workshop, number: 
 
 
 # -- the network
-
-
-def test_download_that_breaks_off_is_named_and_the_next_build_works(shop: Workshop) -> None:
-    with FakeServer(lambda _: Reply(200, b"x" * 1_000_000)) as server:
-        shop.write("Dockerfile", f"{SHELL}ADD http://{server.host}/data /data\n")
-        server.fail("data", cut_at=300_000, times=100)
-        done = shop.start("out.sif", "Dockerfile", env={"KEDGE_RETRIES": "1"})
-        assert done.returncode == 14, done.stderr
-        assert "Dockerfile:4:1" in done.stderr
-        assert not (shop.context / "out.sif").exists()
-        server.faults.clear()
-        shop.build("out.sif", "Dockerfile")
-    assert shop.look("out.sif")[0]["/data"].size == 1_000_000
-    verify_cache(shop)

@@ -40,13 +40,13 @@ Member = tuple[str, str, int, int]
 
 @pytest.fixture
 def user() -> Iterator[Runner]:
-    yield from each_role("user")
+    yield from each_role("user", is_warm=True)
 
 
 @pytest.fixture(params=["user", "root"])
 def anyone(request: pytest.FixtureRequest) -> Iterator[Runner]:
     """Real root gives files away for real, an ordinary user has it noted."""
-    yield from each_role(request.param)
+    yield from each_role(request.param, is_warm=True)
 
 
 def make_context(runner: Runner) -> Path:

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from tests.builders.builds import SHELL, Workshop
+from tests.builders.builds import SHELL, Workshop, warm_shop
+
+shop = warm_shop
 
 
 def test_binds_show_the_context_and_stages(shop: Workshop) -> None:
@@ -76,13 +76,6 @@ def test_memory_is_gone_after_the_step(shop: Workshop) -> None:
     nodes, mounts = shop.look("a.sif", "/mounts")
     assert "/mem" in mounts
     assert not [path for path in nodes if path.startswith("/mem/")]
-
-
-def test_network_none_has_no_network(shop: Workshop) -> None:
-    shop.write("Dockerfile", f"{SHELL}RUN --network=none cat /proc/net/dev > /devices\nRUN cat /proc/net/dev > /host\n")
-    shop.build("a.sif", "Dockerfile")
-    assert shop.read("a.sif", "/devices").count(":") == 1
-    assert shop.read("a.sif", "/host").count(":") == Path("/proc/net/dev").read_text().count(":")
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o777])

@@ -13,12 +13,14 @@ from pathlib import Path
 import pytest
 
 from tests.builders import layers as build
-from tests.builders.builds import SHELL, Workshop
+from tests.builders.builds import SHELL, Workshop, warm_shop
 from tests.builders.busybox import read_busybox
 from tests.builders.images import make_config, noise
 from tests.builders.waiting import wait_until
 from tests.fakes.http_server import Reply
 from tests.fakes.registry import FakeRegistry
+
+shop = warm_shop
 
 SOON = {"KEDGE_STALL_TIMEOUT": "1", "KEDGE_RETRIES": "1"}
 ARRIVES = 100_000

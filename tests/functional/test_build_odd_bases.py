@@ -92,7 +92,7 @@ WAYS = pytest.mark.parametrize(
 
 @pytest.fixture
 def shop(request: pytest.FixtureRequest) -> Iterator[Workshop]:
-    for runner in each_role(request.param):
+    for runner in each_role(request.param, is_warm=True):
         yield Workshop.open(runner, knows="")
 
 
@@ -176,7 +176,7 @@ def test_formats_hold_the_same_files(shop: Workshop, registry: FakeRegistry, for
         assert {path: got[path][-3:-1] for path in names} == {path: wanted[path][-3:-1] for path in names}
 
 
-@WAYS
+@pytest.mark.parametrize(("shop", "way"), [("user", "overlay"), ("user", "directory")], indirect=True)
 def test_files_of_the_base_are_changed_and_removed(shop: Workshop, registry: FakeRegistry, way: dict[str, str]) -> None:
     shop.write(
         "Dockerfile",

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders.builds import SHELL, Workshop
+from tests.builders.builds import SHELL, Workshop, warm_shop
 from tests.builders.docker_registry import DockerRegistry, docker_registry
+
+shop = warm_shop
 
 
 @pytest.fixture

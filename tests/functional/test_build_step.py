@@ -4,10 +4,8 @@
 from __future__ import annotations
 
 import os
-import signal
 import stat
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +19,7 @@ from kedge.image.layers.owners import take_noted_owner
 from kedge.image.layers.upper_directory import read_upper
 from tests.builders.build_steps import Steps, give, make_steps
 from tests.builders.sleepers import find_sleepers, make_seconds
-from tests.requirements import require_program, require_root
+from tests.requirements import require_program
 
 WAYS = ("layers", "directory")
 
@@ -46,11 +44,11 @@ def test_step_has_the_given_variables_and_no_others(layered: Steps) -> None:
     assert "HOME=/given" in layered.read("/bin/env", environment={"HOME": "/given"})
 
 
-def test_step_runs_in_its_directory_with_its_input(steps: Steps) -> None:
-    assert steps.read("sh", "-c", "pwd; cat", directory="/etc", stdin="x" * 100_000) == "/etc\n" + "x" * 100_000
-    assert steps.read("sh", "-c", "cat; echo end") == "end\n"
-    assert steps.read("sh", "-c", "pwd; stat -c %a .", directory="/new/one") == "/new/one\n755\n"
-    assert "cannot change to /etc/passwd" in steps.run("true", directory="/etc/passwd").error
+def test_step_runs_in_its_directory_with_its_input(layered: Steps) -> None:
+    assert layered.read("sh", "-c", "pwd; cat", directory="/etc", stdin="x" * 100_000) == "/etc\n" + "x" * 100_000
+    assert layered.read("sh", "-c", "cat; echo end") == "end\n"
+    assert layered.read("sh", "-c", "pwd; stat -c %a .", directory="/new/one") == "/new/one\n755\n"
+    assert "cannot change to /etc/passwd" in layered.run("true", directory="/etc/passwd").error
 
 
 def test_step_ends_as_its_program_does(layered: Steps) -> None:
@@ -102,6 +100,7 @@ def test_step_runs_above_a_hundred_layers(layered: Steps) -> None:
 
 
 def test_step_sees_nothing_else_of_the_host(steps: Steps) -> None:
+    steps.setup = "true"  # a start of its own: /proc shows with which environment
     home = steps.runner.home
     (home / "private").write_text("mine")
     for place in (home, Path("/tmp")):
@@ -118,10 +117,10 @@ def test_step_sees_nothing_else_of_the_host(steps: Steps) -> None:
     assert "seen" not in steps.read("sh", "-c", "cat /proc/1/environ /proc/self/environ | grep -a . || true")
 
 
-def test_step_keeps_what_it_writes_to_tmp_and_home(steps: Steps) -> None:
-    steps.read("sh", "-c", "echo a > /tmp/a; echo b > /var/tmp/b; echo c > /root/c; echo d > /home/d")
+def test_step_keeps_what_it_writes_to_tmp_and_home(layered: Steps) -> None:
+    layered.read("sh", "-c", "echo a > /tmp/a; echo b > /var/tmp/b; echo c > /root/c; echo d > /home/d")
     for name in ("tmp/a", "var/tmp/b", "root/c", "home/d"):
-        assert (steps.upper / name).exists()
+        assert (layered.upper / name).exists()
 
 
 def test_step_has_binds_and_memory(steps: Steps) -> None:
@@ -144,6 +143,14 @@ def test_step_has_binds_and_memory(steps: Steps) -> None:
     assert text.output == "given\n"
 
 
+def test_step_without_network(layered: Steps) -> None:
+    output = layered.read(
+        "sh", "-c", "cat /proc/net/dev | wc -l; ls /etc/resolv.conf || true", named={"network": "none"}
+    )
+    assert output.startswith("3\n")
+    assert "No such file" in output
+
+
 def test_step_runs_as_a_user_of_the_image(steps: Steps) -> None:
     (steps.base / "tmp").chmod(0o1777)
     script = (
@@ -158,12 +165,6 @@ def test_step_runs_as_a_user_of_the_image(steps: Steps) -> None:
     assert steps.run("true", user="0:nosuch").error == "the image has no group 'nosuch'"
 
 
-def test_step_without_network(steps: Steps) -> None:
-    output = steps.read("sh", "-c", "cat /proc/net/dev | wc -l; ls /etc/resolv.conf || true", named={"network": "none"})
-    assert output.startswith("3\n")
-    assert "No such file" in output
-
-
 def test_step_leaves_no_process_behind(layered: Steps) -> None:
     began, seconds = time.monotonic(), make_seconds()
     assert layered.read("sh", "-c", f"sleep {seconds} & (sleep {seconds} &) ; echo started") == "started\n"
@@ -171,45 +172,6 @@ def test_step_leaves_no_process_behind(layered: Steps) -> None:
     assert "did not end within 1 s" in done.error
     assert time.monotonic() - began < 60
     assert not find_sleepers(seconds)
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_step_ends_with_the_build(layered: Steps, number: signal.Signals) -> None:
-    seconds = make_seconds()
-    program = (
-        "import sys\n"
-        "from kedge.container.start.build_step import StepProgram, StepRoot, run_build_step\n"
-        "def say(data): print('said', flush=True)\n"
-        f"program = StepProgram(['sh', '-c', 'echo x; sleep {seconds}'])\n"
-        "run_build_step(StepRoot(sys.argv[1], (), sys.argv[2]), program, say)\n"
-    )
-    words = layered.runner.argv()
-    argv = [
-        *words[: words.index(sys.executable)],
-        sys.executable,
-        "-c",
-        program,
-        str(layered.base),
-        str(layered.changes),
-    ]
-    with subprocess.Popen(
-        argv, env=layered.runner.variables(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=layered.runner.home
-    ) as build:
-        assert build.stdout is not None
-        assert build.stdout.readline() == b"said\n"
-        build.send_signal(number)
-        build.wait(20)
-    deadline = time.monotonic() + 10
-    while find_sleepers(seconds) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not find_sleepers(seconds)
-
-
-def test_step_as_root_of_the_machine() -> None:
-    require_root()
-    for steps in make_steps("layers", "root"):
-        assert steps.read("sh", "-c", "id -u; touch /x").split() == ["0"]
-        assert (steps.upper / "x").exists()
 
 
 def test_script_with_programs_of_the_host_changes_the_image_alone(steps: Steps) -> None:
@@ -230,22 +192,22 @@ def test_script_with_programs_of_the_host_changes_the_image_alone(steps: Steps) 
     assert "seen" not in steps.read("env")
 
 
-def test_script_does_not_see_what_is_hidden_in_its_directory(steps: Steps) -> None:
-    steps.context = give(steps.runner, steps.runner.folder / "context")
+def test_script_does_not_see_what_is_hidden_in_its_directory(layered: Steps) -> None:
+    layered.context = give(layered.runner, layered.runner.folder / "context")
     for name in ("kept/file", "folder/secret", "secret"):
-        (steps.context / name).parent.mkdir(exist_ok=True)
-        (steps.context / name).write_text(name)
-    steps.hidden = (f"{steps.context}/folder", f"{steps.context}/secret")
-    assert steps.read("sh", "-ec", "cat secret kept/file; ls -A folder; find . -size +0 -type f -exec cat {} +") == (
+        (layered.context / name).parent.mkdir(exist_ok=True)
+        (layered.context / name).write_text(name)
+    layered.hidden = (f"{layered.context}/folder", f"{layered.context}/secret")
+    assert layered.read("sh", "-ec", "cat secret kept/file; ls -A folder; find . -size +0 -type f -exec cat {} +") == (
         "kept/file" * 2
     )
-    assert (steps.context / "folder/secret").read_text() == "folder/secret"
+    assert (layered.context / "folder/secret").read_text() == "folder/secret"
 
 
-def test_directory_of_a_script_that_was_exchanged_is_refused(steps: Steps) -> None:
-    steps.context = give(steps.runner, steps.runner.folder / "context")
-    steps.inode = steps.runner.home.stat().st_ino
-    done = steps.run("ls")
+def test_directory_of_a_script_that_was_exchanged_is_refused(layered: Steps) -> None:
+    layered.context = give(layered.runner, layered.runner.folder / "context")
+    layered.inode = layered.runner.home.stat().st_ino
+    done = layered.run("ls")
     assert "is not the directory that was chosen: somebody exchanged it meanwhile" in done.error
 
 
@@ -279,14 +241,14 @@ def test_step_notes_to_whom_its_program_gives_files(steps: Steps) -> None:
     assert not [key for node in nodes.values() for key, _ in node.xattrs if b"kedge" in key]
 
 
-def test_step_serves_package_managers(steps: Steps) -> None:
+def test_step_serves_package_managers(layered: Steps) -> None:
     source = Path(__file__).parents[1] / "programs/package_manager_calls.c"
-    program = steps.base / "bin/install-packages"
+    program = layered.base / "bin/install-packages"
     subprocess.run([require_program("gcc"), "-Wall", "-static", "-o", program, source], check=True)
-    (steps.base / "opt").mkdir()
-    os.chown(steps.base / "opt", steps.runner.uid, steps.runner.uid)
-    done = steps.run("install-packages")
+    (layered.base / "opt").mkdir()
+    os.chown(layered.base / "opt", layered.runner.uid, layered.runner.uid)
+    done = layered.run("install-packages")
     assert (done.status, done.output) == (0, "done\n")
-    found = os.listxattr(steps.upper / "opt/program")
+    found = os.listxattr(layered.upper / "opt/program")
     assert "security.capability" in found
-    assert os.getxattr(steps.upper / "opt/null", DEVICE_ATTRIBUTE) == b"c 1:3"  # an empty file to the kernel
+    assert os.getxattr(layered.upper / "opt/null", DEVICE_ATTRIBUTE) == b"c 1:3"  # an empty file to the kernel

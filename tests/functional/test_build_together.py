@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders.builds import SHELL, Workshop
+from tests.builders.builds import SHELL, Workshop, warm_shop
 from tests.requirements import require_program, require_root
+
+shop = warm_shop
 
 COUNT = 3
 
@@ -48,7 +50,11 @@ def write_recipes(shop: Workshop, mount: str, command: str) -> None:
         shop.write(f"{number}.Dockerfile", text)
 
 
-@pytest.mark.parametrize("sharing", ["locked", "private", "shared"])
+@pytest.mark.parametrize(
+    "sharing",
+    # of one directory tests/unit/image/store has all kinds
+    ["locked", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("private", "shared"))],
+)
 def test_builds_share_steps_and_a_cache_mount(shop: Workshop, sharing: str) -> None:
     mount = f"--mount=type=cache,target=/cache,sharing={sharing},from=seeds,source=seed"
     command = "cat /cache/given && ls /cache | grep -c in- > /others; touch /cache/in-$$; sleep 1; rm /cache/in-$$; "

@@ -13,10 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders.builds import SHELL, Workshop
+from tests.builders.builds import SHELL, Workshop, warm_shop
 from tests.builders.containers import as_user
 from tests.builders.control_group import enter_group, memory_group
 from tests.requirements import REPOSITORY
+
+shop = warm_shop
 
 LIMIT = 160 << 20
 API = """

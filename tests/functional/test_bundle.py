@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The bundle on hosts without Python: busybox alone, and Debian 11 with a glibc older than this machine's."""
+"""The bundle on hosts without Python: busybox alone; once in a while Debian 11, whose glibc is older than ours."""
 
 from __future__ import annotations
-
-import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -17,19 +14,25 @@ pytestmark = [pytest.mark.root, pytest.mark.slow]
 STEP = {"SLURM_JOB_ID": "17", "SLURM_STEP_ID": "0", "SLURMD_NODENAME": "node1", "PYXIS_VERSION": "0.24.0"}
 
 
-@pytest.fixture(scope="module", params=["busybox", "bullseye"])
-def host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> BareHost:
-    folder = tmp_path_factory.mktemp("host") / "root"
-    folder.parent.parent.chmod(0o755)
-    if request.param == "busybox":
-        return make_busybox_host(folder)
-    return make_debian_host(folder, request.param)
-
-
 @pytest.fixture(scope="module")
-def image(host: BareHost) -> str:
-    done = host.run("pull", "image.sif", "host:sh,cat,env")
-    assert done.returncode == 0, done.stderr
+def bare(tmp_path_factory: pytest.TempPathFactory) -> BareHost:
+    """For what does not differ where there is a C library besides."""
+    folder = tmp_path_factory.mktemp("bare") / "root"
+    folder.parent.parent.chmod(0o755)
+    return make_busybox_host(folder)
+
+
+@pytest.fixture(scope="module", params=["busybox", pytest.param("bullseye", marks=pytest.mark.long)])
+def host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, bare: BareHost) -> BareHost:
+    if request.param == "busybox":
+        return bare
+    return make_debian_host(tmp_path_factory.mktemp("host") / "root", request.param)
+
+
+def pull(host: BareHost) -> str:
+    if not (host.home / "image.sif").exists():
+        done = host.run("pull", "image.sif", "host:sh,cat,env")
+        assert done.returncode == 0, done.stderr
     return "image.sif"
 
 
@@ -42,23 +45,21 @@ def test_bundle_needs_no_python_of_the_host(host: BareHost) -> None:
     assert (host.copy() / "complete").exists()
 
 
-def test_bundle_runs_containers(host: BareHost, image: str) -> None:
-    done = host.run("exec", image, "sh", "-c", 'echo "$1"', "sh", "from inside")
-    assert (done.returncode, done.stdout) == (0, "from inside\n"), done.stderr
-    failed = host.run("exec", image, "sh", "-c", "exit 7")
-    assert failed.returncode == 7
+def test_bundle_runs_containers(host: BareHost) -> None:
+    done = host.run("exec", pull(host), "sh", "-c", 'echo "$1"; exit 7', "sh", "from inside")
+    assert (done.returncode, done.stdout) == (7, "from inside\n"), done.stderr
 
 
-def test_bundle_leaves_no_variable_of_the_loader(host: BareHost, image: str) -> None:
-    outside = host.run("exec", "--no-home", image, "env", env={"OWN": "kept"}).stdout
+def test_bundle_leaves_no_variable_of_the_loader(host: BareHost) -> None:
+    outside = host.run("exec", "--no-home", pull(host), "env", env={"OWN": "kept"}).stdout
     names = {line.partition("=")[0] for line in outside.splitlines()}
     assert "OWN" in names
     assert not {"LD_PRELOAD", "PYTHONHOME", "PYTHONPATH"} & names
     assert str(host.copy().name) not in outside
 
 
-def test_bundle_submits_to_the_local_queue(host: BareHost, image: str) -> None:
-    asked = host.run("submit", "--site", "local", "--name", "first", image, "sh", "-c", "echo in a job")
+def test_bundle_submits_to_the_local_queue(host: BareHost) -> None:
+    asked = host.run("submit", "--site", "local", "--name", "first", pull(host), "sh", "-c", "echo in a job")
     assert asked.returncode == 0, asked.stderr
     assert host.run("wait", "--site", "local", "first").returncode == 0
     output = host.run("logs", "--site", "local", "first").stdout
@@ -68,8 +69,6 @@ def test_bundle_submits_to_the_local_queue(host: BareHost, image: str) -> None:
 
 
 def test_bundle_doctor_finds_no_problem_of_its_own(host: BareHost) -> None:
-    done = host.run("--json", "doctor")
-    assert '"reference": "bug"' not in done.stdout
     assert " 0 problems" in host.run("doctor").stdout
 
 
@@ -84,77 +83,51 @@ From: sh,cat,true
 """
 
 
-def test_bundle_takes_the_steps_of_the_demo(host: BareHost) -> None:
-    (host.home / "demo.def").write_text(RECIPE)
-    built = host.run("build", "demo.sif", "demo.def")
+def test_bundle_takes_the_steps_of_the_demo(bare: BareHost) -> None:
+    (bare.home / "demo.def").write_text(RECIPE)
+    built = bare.run("build", "demo.sif", "demo.def")
     assert built.returncode == 0, built.stderr
-    assert "runs on this machine" in host.run("explain", "demo.sif").stdout
-    assert host.run("run", "demo.sif").stdout == "built\n"
-    ranks = host.run("launch", "--ranks", "--tasks", "2", "demo.sif", "sh", "-c", "echo rank $RANK of $WORLD_SIZE")
+    assert "runs on this machine" in bare.run("explain", "demo.sif").stdout
+    assert bare.run("run", "demo.sif").stdout == "built\n"
+    ranks = bare.run("launch", "--ranks", "--tasks", "2", "demo.sif", "sh", "-c", "echo rank $RANK of $WORLD_SIZE")
     assert sorted(ranks.stdout.splitlines()) == ["rank 0 of 2", "rank 1 of 2"], ranks.stderr
-    measured = host.run("bench", "start", "--repeats", "3", "--output", "start.json", "demo.sif")
+    measured = bare.run("bench", "start", "--repeats", "3", "--output", "start.json", "demo.sif")
     assert measured.returncode == 0, measured.stderr
-    assert host.run("instance", "start", "demo.sif", "one").returncode == 0
-    inside = host.run("exec", "instance://one", "cat", "/etc/built")
-    assert (host.run("instance", "stop", "one").returncode, inside.stdout) == (0, "built\n")
+    assert bare.run("instance", "start", "demo.sif", "one").returncode == 0
+    inside = bare.run("exec", "instance://one", "cat", "/etc/built")
+    assert (bare.run("instance", "stop", "one").returncode, inside.stdout) == (0, "built\n")
 
 
-def test_bundle_shims_start_the_bundle(host: BareHost, image: str) -> None:
-    assert host.run("shim", "install", "--dir", "/home/user/bin").returncode == 0
-    done = host.run("exec", image, "sh", "-c", "echo by another name", program="/home/user/bin/apptainer")
+def test_bundle_shims_start_the_bundle(bare: BareHost) -> None:
+    assert bare.run("shim", "install", "--dir", "/home/user/bin").returncode == 0
+    done = bare.run("exec", pull(bare), "sh", "-c", "echo by another name", program="/home/user/bin/apptainer")
     assert (done.returncode, done.stdout) == (0, "by another name\n"), done.stderr
-    assert host.copy().name not in (host.home / "bin/apptainer").read_text()
+    assert bare.copy().name not in (bare.home / "bin/apptainer").read_text()
 
 
-def test_bundle_python_has_kedge(host: BareHost) -> None:
-    program = "import kedge, sys; print(kedge.VERSION if hasattr(kedge, 'VERSION') else 'kedge', sys.argv)"
-    done = host.run("python", "-c", program, "a b")
-    assert done.returncode == 0, done.stderr
-    assert "['-c', 'a b']" in done.stdout
+def test_bundle_python_has_kedge_also_in_what_it_starts(bare: BareHost) -> None:
     again = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import kedge, ssl, sqlite3'], check=True)"
-    assert host.run("python", "-c", again).returncode == 0
+    done = bare.run("python", "-c", f"{again}; import kedge; print(sys.argv)", "a b")
+    assert (done.returncode, done.stdout) == (0, "['-c', 'a b']\n"), done.stderr
 
 
-def test_bundle_executor_runs_functions_as_jobs(host: BareHost) -> None:
-    program = """
-import kedge
-with kedge.Executor(site="local") as executor:
-    print(executor.submit(pow, 2, 10).result(timeout=60))
-"""
-    (host.home / "functions.py").write_text(program)
-    done = host.run("python", "functions.py")
-    assert (done.returncode, done.stdout) == (0, "1024\n"), done.stderr
-
-
-def test_bundle_is_the_importer_of_pyxis_under_that_name(host: BareHost) -> None:
-    link = host.command.with_name("kedge-pyxis")
+def test_bundle_is_the_importer_of_pyxis_under_that_name(bare: BareHost) -> None:
+    link = bare.command.with_name("kedge-pyxis")
     if not link.exists():
         link.symlink_to("kedge")
-    assert "pyxis" in host.run("--help", program="/usr/local/bin/kedge-pyxis").stdout
+    assert "pyxis" in bare.run("--help", program="/usr/local/bin/kedge-pyxis").stdout
     with FakeRegistry() as registry:
         add_rich_image(registry)
         uri = f"docker://{registry.host}#team/rich:1"
-        done = host.run("get", uri, env=STEP, program="/usr/local/bin/kedge-pyxis")
+        done = bare.run("get", uri, env=STEP, program="/usr/local/bin/kedge-pyxis")
     assert done.returncode == 0, done.stderr
-    assert (host.root / done.stdout.rstrip("\n").lstrip("/")).read_bytes()[:4] == b"hsqs"
+    assert (bare.root / done.stdout.rstrip("\n").lstrip("/")).read_bytes()[:4] == b"hsqs"
 
 
-def test_bundle_copies_itself(host: BareHost) -> None:
-    done = host.run("bundle", "copy", "--force")
+def test_bundle_copies_itself(bare: BareHost) -> None:
+    """And starts like an installed kedge: nothing is written once it is unpacked."""
+    before = {path: path.stat().st_mtime_ns for path in bare.copy().rglob("*")}
+    done = bare.run("bundle", "copy", "--force")
     assert done.returncode == 0, done.stderr
-    assert (host.home / "copy").read_bytes() == make_bundle().read_bytes()
-
-
-def test_bundle_starts_like_an_installed_kedge(host: BareHost) -> None:
-    """Once it is unpacked nothing is written, and few files are looked at before Python runs."""
-    host.run("--version")
-    before = {path: path.stat().st_mtime_ns for path in host.copy().rglob("*")}
-    host.run("--version")
-    assert {path: path.stat().st_mtime_ns for path in host.copy().rglob("*")} == before
-
-
-def test_bundle_comes_out_the_same(tmp_path: Path) -> None:
-    import sys
-
-    subprocess.run([sys.executable, "-m", "kedge", "--quiet", "bundle", tmp_path / "again"], check=True)
-    assert (tmp_path / "again").read_bytes() == make_bundle().read_bytes()
+    assert (bare.home / "copy").read_bytes() == make_bundle().read_bytes()
+    assert {path: path.stat().st_mtime_ns for path in bare.copy().rglob("*")} == before

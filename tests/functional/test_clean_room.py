@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY, require_program, require_root
 
 FORGOTTEN = "umoci"
@@ -60,8 +61,8 @@ def test_arguments_choose_tests() -> None:
     assert "CI=true scripts/test tests/unit -k one or two\n" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("words", "problem"),
+@each_row(
+    "words, problem",
     [
         (["--suite", "sarge"], "--suite sarge: use bookworm or trixie"),
         (["--only", "lint"], "--only lint: use demo or test"),

@@ -40,21 +40,12 @@ def ask_bash(folder: Path, *words: str) -> set[str]:
     return set(done.stdout.split())
 
 
-def test_completion_bash_completes_verbs(tmp_path: Path) -> None:
+def test_completion_bash_completes_words_options_and_choices(tmp_path: Path) -> None:
     assert ask_bash(tmp_path, "kedge", "conf") == {"config"}
     assert {"config", "completion", "version"} <= ask_bash(tmp_path, "kedge", "")
-
-
-def test_completion_bash_completes_subcommands(tmp_path: Path) -> None:
     assert ask_bash(tmp_path, "kedge", "config", "") >= {"show", "path", "get", "set", "unset"}
-
-
-def test_completion_bash_completes_options(tmp_path: Path) -> None:
     assert ask_bash(tmp_path, "kedge", "config", "set", "--dry") == {"--dry-run"}
     assert ask_bash(tmp_path, "kedge", "version", "--js") == {"--json"}
-
-
-def test_completion_bash_completes_choices(tmp_path: Path) -> None:
     assert ask_bash(tmp_path, "kedge", "completion", "") == set(SHELLS)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kedge.system.settings import SETTINGS
+from tests.builders.rows import each_row
 from tests.builders.warm_kedge import run_kedge
 
 
@@ -113,17 +114,23 @@ def test_config_unset_removes_one_line(home: Path) -> None:
     assert user_config(home).read_text() == "retries = 1\n"
 
 
-@pytest.mark.parametrize(("key", "value"), [("threads", "none"), ("no_such", "1"), ("registry_login", "yes")])
+@each_row("key, value", [("threads", "none"), ("no_such", "1"), ("registry_login", "yes")])
 def test_config_set_refuses_before_it_writes(home: Path, key: str, value: str) -> None:
     done = run_config(home, "set", key, value)
     assert done.returncode == 50
     assert not user_config(home).exists()
 
 
-def test_config_set_leaves_values_over_several_lines_alone(home: Path) -> None:
-    text = 'cache_directory = """\n/scratch"""\n'
+@each_row(
+    "text, key, value",
+    [
+        ('cache_directory = """\n/scratch"""\n', "cache_directory", "/tmp"),
+        ('architecture = """\nthreads = 9\n"""\n', "threads", "7"),  # that line is no setting
+    ],
+)
+def test_config_set_leaves_values_over_several_lines_alone(home: Path, text: str, key: str, value: str) -> None:
     user_config(home).write_text(text)
-    done = run_config(home, "set", "cache_directory", "/tmp")
+    done = run_config(home, "set", key, value)
     assert done.returncode == 50
     assert "in an editor" in done.stderr
     assert user_config(home).read_text() == text
@@ -144,16 +151,7 @@ def test_config_broken_file_stops_every_command_with_its_name(home: Path) -> Non
     assert done.stderr.startswith(f"kedge: {user_config(home)} is not TOML: ")
 
 
-def test_config_set_does_not_mistake_a_line_inside_another_value(home: Path) -> None:
-    text = 'architecture = """\nthreads = 9\n"""\n'
-    user_config(home).write_text(text)
-    done = run_config(home, "set", "threads", "7")
-    assert done.returncode == 50
-    assert "change it in an editor" in done.stderr
-    assert user_config(home).read_text() == text
-
-
-@pytest.mark.parametrize("command", ["get", "set", "unset"])
+@each_row("command", ["get", "set", "unset"])
 def test_config_help_names_every_key(home: Path, command: str) -> None:
     said = " ".join(run_config(home, command, "--help").stdout.split())
     assert [each.name for each in SETTINGS.values() if each.in_files and each.name not in said] == []

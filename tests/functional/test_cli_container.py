@@ -10,10 +10,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from kedge.cli.entry import CONTAINER_VERBS
 from kedge.container.options import FLAGS, GROUPS
+from tests.builders.rows import each_row
 from tests.builders.warm_kedge import run_kedge as run_warm
 from tests.requirements import REPOSITORY
 
@@ -47,7 +46,7 @@ def run_fake(*words: str, body: str = "pass", **environ: str) -> subprocess.Comp
     return subprocess.run(argv, capture_output=True, text=True, env=env, timeout=60, check=False)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "words",
     [
         ["exec", "--nv", "-B", "/a:/b", "--env", "A=1", "image.sif", "python", "-c", "print()"],
@@ -90,7 +89,7 @@ def test_container_options_before_the_verb_are_heard() -> None:
     assert run_fake("-sv", "--dry-run", "shell", "-s", "zsh", "i", body=body).stdout.startswith("True 1 True zsh\n")
 
 
-@pytest.mark.parametrize("verb", CONTAINER_VERBS)
+@each_row("verb", CONTAINER_VERBS)
 def test_container_help_lists_every_flag(verb: str) -> None:
     done = run_kedge(verb, "--help-all")
     assert done.returncode == 0
@@ -105,7 +104,7 @@ def test_container_help_lists_every_flag(verb: str) -> None:
     assert done.stdout == run_kedge("--shim", verb, "--help").stdout  # Apptainer's shows all of them
 
 
-@pytest.mark.parametrize("command", [*CONTAINER_VERBS, "instance start", "instance run"])
+@each_row("command", [*CONTAINER_VERBS, "instance start", "instance run"])
 def test_container_help_fits_on_one_screen(command: str) -> None:
     done = run_kedge(*command.split(), "--help")
     assert done.returncode == 0
@@ -126,8 +125,8 @@ def test_container_help_into_a_closed_pipe_is_quiet() -> None:
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
 
 
-@pytest.mark.parametrize(
-    ("words", "message", "hint"),
+@each_row(
+    "words, message, hint",
     [
         (["exec"], "'kedge exec' needs an image", "usage: kedge exec [options] IMAGE COMMAND [ARGUMENT ...]"),
         (["exec", "i"], "'kedge exec' needs a command to run", "usage: kedge exec [options] IMAGE COMMAND"),
@@ -147,7 +146,7 @@ def test_container_mistakes_end_with_255(words: list[str], message: str, hint: s
     assert done.stderr.count("\n") == 2
 
 
-@pytest.mark.parametrize("words", [["--json", "exec", "i"], ["exec", "--json", "i"], ["exec", "--nvv", "--json", "i"]])
+@each_row("words", [["--json", "exec", "i"], ["exec", "--json", "i"], ["exec", "--nvv", "--json", "i"]])
 def test_container_mistakes_as_json_keep_their_class(words: list[str]) -> None:
     done = run_kedge(*words)
     assert done.returncode == 255

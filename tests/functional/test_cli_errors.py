@@ -8,13 +8,17 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from tests.builders.rows import each_row
+from tests.builders.warm_kedge import run_kedge as run_warm
 from tests.requirements import REPOSITORY
 
-COMMAND = [sys.executable, "-m", "tests.fakes.failing_verb"]
+COMMAND = [sys.executable, "-m", "tests.fakes.failing_verb"]  # as a start
+PROGRAM = REPOSITORY / "tests/fakes/failing_verb.py"
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -23,9 +27,18 @@ def environment(home: Path) -> dict[str, str]:
 
 
 def run_kedge(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *words], cwd=home, env=environment(home), capture_output=True, text=True, timeout=60, check=False
-    )
+    return run_warm([*words], environment=environment(home), folder=home, timeout=60, program=PROGRAM)
+
+
+def begin(home: Path, *words: str, before: Sequence[str] = ()) -> subprocess.Popen[str]:
+    """Start it, and wait for its first line."""
+    process = subprocess.Popen(
+        [*before, *COMMAND, *words], cwd=home, env=environment(home), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline()
+    return process
 
 
 def test_errors_are_rendered_exactly(tmp_path: Path) -> None:
@@ -37,7 +50,7 @@ def test_errors_are_rendered_exactly(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("words", [("-v", "fail", "known"), ("fail", "known", "--verbose")])
+@each_row("words", [("-v", "fail", "known"), ("fail", "known", "--verbose")])
 def test_errors_with_verbose_have_all_details(tmp_path: Path, words: tuple[str, ...]) -> None:
     assert "  url: https://me:***@reg.example/v2/?token=***\n" in run_kedge(tmp_path, *words).stderr
 
@@ -49,7 +62,7 @@ def test_errors_cannot_steer_the_terminal(tmp_path: Path) -> None:
     assert not set("\x1b\x07\x9b\r") & set(done.stderr)
 
 
-@pytest.mark.parametrize("words", [("--json", "fail", "known"), ("fail", "known", "--json")])
+@each_row("words", [("--json", "fail", "known"), ("fail", "known", "--json")])
 def test_errors_with_json_are_one_document(tmp_path: Path, words: tuple[str, ...]) -> None:
     done = run_kedge(tmp_path, *words)
     assert done.returncode == 14
@@ -70,7 +83,7 @@ def test_errors_with_json_behind_a_mistake_are_json(tmp_path: Path) -> None:
 
 
 def test_errors_with_debug_show_where(tmp_path: Path) -> None:
-    done = run_kedge(tmp_path, "-d", "fail", "known")
+    done = run_kedge(tmp_path, "-d", "fail", "known")  # which before the verb is the global option
     assert done.returncode == 14
     assert "in fail_known" in done.stderr
     assert "s3cret" not in done.stderr
@@ -85,7 +98,7 @@ def test_errors_of_files_are_explained(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(("how", "words"), [("memory", "ran out of memory"), ("threads", "no more threads")])
+@each_row("how, words", [("memory", "ran out of memory"), ("threads", "no more threads")])
 def test_errors_of_limits_name_the_remedy(tmp_path: Path, how: str, words: str) -> None:
     done = run_kedge(tmp_path, "fail", how)
     assert done.returncode == 40
@@ -127,24 +140,18 @@ def test_errors_that_are_bugs_are_json_too(tmp_path: Path) -> None:
     assert Path(shown["context"]["log"]).exists()
 
 
-def test_errors_interrupt_is_one_line(tmp_path: Path) -> None:
+def test_errors_interrupt_is_one_line_or_one_document(tmp_path: Path) -> None:
     done = run_kedge(tmp_path, "fail", "interrupt")
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "kedge: interrupted\n")
+    done = run_kedge(tmp_path, "fail", "interrupt", "--json")
+    assert (done.returncode, done.stderr) == (130, "")
+    assert json.loads(done.stdout)["message"] == "interrupted"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_errors_signal_removes_temporary_files(tmp_path: Path, number: signal.Signals) -> None:
-    process = subprocess.Popen(
-        # whoever runs the tests may have them ignored: nohup does, and shells for what runs in the background
-        ["env", "--default-signal", *COMMAND, "fail", "write-slowly"],
-        cwd=tmp_path,
-        env=environment(tmp_path),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "writing\n"
+    # whoever runs the tests may have them ignored: nohup does, and shells for what runs in the background
+    process = begin(tmp_path, "fail", "write-slowly", before=("env", "--default-signal"))
     assert [path.name[:11] for path in tmp_path.iterdir()] == [".kedge-tmp-"]
     process.send_signal(number)
     _, shown = process.communicate(timeout=30)
@@ -154,16 +161,7 @@ def test_errors_signal_removes_temporary_files(tmp_path: Path, number: signal.Si
 
 
 def test_errors_signal_ignored_by_nohup_stays_ignored(tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        ["sh", "-c", "trap '' HUP; exec \"$@\"", "sh", *COMMAND, "fail", "write-slowly"],
-        cwd=tmp_path,
-        env=environment(tmp_path),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "writing\n"
+    process = begin(tmp_path, "fail", "write-slowly", before=("sh", "-c", "trap '' HUP; exec \"$@\"", "sh"))
     process.send_signal(signal.SIGHUP)
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(timeout=0.5)
@@ -173,35 +171,17 @@ def test_errors_signal_ignored_by_nohup_stays_ignored(tmp_path: Path) -> None:
 
 
 def test_errors_broken_pipe_is_quiet(tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [*COMMAND, "fail", "print-much"],
-        cwd=tmp_path,
-        env=environment(tmp_path),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = begin(tmp_path, "fail", "print-much")
     assert process.stdout is not None
-    assert process.stderr is not None
-    process.stdout.readline()
     process.stdout.close()
-    shown = process.stderr.read()
-    process.stderr.close()
-    assert process.wait(timeout=30) == 141
-    assert shown == ""
+    process.stdout = None
+    assert process.communicate(timeout=30)[1] == ""
+    assert process.returncode == 141
 
 
 def test_errors_full_device_is_explained(tmp_path: Path) -> None:
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            [*COMMAND, "fail", "talk", "-q"],
-            cwd=tmp_path,
-            env=environment(tmp_path),
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
+    command = ["sh", "-c", 'exec "$@" >/dev/full', "sh", *COMMAND, "fail", "talk", "-q"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, check=False)
     assert done.returncode == 32
     assert "kedge: cannot write standard output: the file system is full\n" in done.stderr
     assert "Exception ignored" not in done.stderr
@@ -210,9 +190,3 @@ def test_errors_full_device_is_explained(tmp_path: Path) -> None:
 def test_errors_closed_output_is_no_error(tmp_path: Path) -> None:
     command = ["sh", "-c", 'exec "$@" >&- 2>&-', "sh", *COMMAND, "fail", "talk"]
     assert subprocess.run(command, cwd=tmp_path, env=environment(tmp_path), check=False).returncode == 0
-
-
-def test_errors_interrupt_with_json_is_json(tmp_path: Path) -> None:
-    done = run_kedge(tmp_path, "fail", "interrupt", "--json")
-    assert (done.returncode, done.stderr) == (130, "")
-    assert json.loads(done.stdout)["message"] == "interrupted"

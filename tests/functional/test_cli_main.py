@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import pty
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from kedge.cli.entry import CONTAINER_VERBS, main
 from kedge.cli.main import make_parser
 from kedge.cli.options import find_subcommands
 from kedge.cli.verbs import VERBS
+from tests.builders.rows import each_row
 from tests.builders.warm_kedge import run_kedge as run_warm
 from tests.functional.test_cli_errors import COMMAND, environment, run_kedge
 from tests.requirements import require_root
@@ -36,7 +38,7 @@ def run_plain(*words: str) -> subprocess.CompletedProcess[str]:
     return run_warm([*words], environment=os.environ, folder=Path.cwd(), timeout=60)
 
 
-@pytest.mark.parametrize("words", [["--help"], ["--version"], ["help"]])
+@each_row("words", [["--help"], ["--version"], ["help"]])
 def test_main_light_commands_import_nothing_heavy(words: list[str]) -> None:
     code = f"import sys; from kedge.cli.main import main; main({words!r}); print(*sys.modules, file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -55,26 +57,19 @@ def test_main_help_lists_every_verb() -> None:
     assert max(len(line) for line in done.stdout.splitlines()) <= 120
 
 
-def test_main_help_of_a_verb_has_three_spellings() -> None:
-    texts = {run_plain(*words).stdout for words in (["help", "config"], ["config", "--help"], ["--help", "config"])}
-    assert len(texts) == 1
-    assert "usage: kedge config" in texts.pop()
+def test_main_help_has_several_spellings(capfd: pytest.CaptureFixture[str]) -> None:
+    for same, begin in (
+        ("help config; config --help; --help config", "usage: kedge config"),
+        ("help config set; config set --help", "usage: kedge config set"),
+        ("cache clean --help-all; cache clean --help", "usage: kedge cache clean"),
+        ("cache --help-all; cache --help", "usage: kedge cache"),
+    ):
+        [text] = {run_here(capfd, *words.split())[1] for words in same.split("; ")}
+        assert begin in text
 
 
-def test_main_help_all_is_help_where_help_shows_all() -> None:
-    assert run_plain("cache", "clean", "--help-all").stdout == run_plain("cache", "clean", "--help").stdout != ""
-    assert run_plain("cache", "--help-all").stdout == run_plain("cache", "--help").stdout != ""
-
-
-def test_main_help_of_a_subcommand() -> None:
-    assert "usage: kedge config set" in run_plain("help", "config", "set").stdout
-
-
-def test_main_version_is_one_line() -> None:
+def test_main_version_is_one_line_and_the_verb_names_the_libraries() -> None:
     assert run_plain("--version").stdout == f"kedge version {VERSION}\n"
-
-
-def test_main_version_verb_names_the_libraries() -> None:
     facts = json.loads(run_plain("version", "--json").stdout)
     assert facts["kedge"] == VERSION
     assert facts["urllib3"][0].isdecimal()
@@ -114,48 +109,25 @@ def test_main_without_a_verb_names_the_command_that_lists_the_clusters_gpus(
     assert max(len(line) for line in said.splitlines() if "Cache" not in line) <= 80
 
 
-def test_main_unknown_option_proposes_the_nearest() -> None:
-    done = run_plain("pull", "--forse", "alpine")
-    assert done.returncode == 2
-    assert done.stderr.endswith("hint: did you mean '--force'?\n")
-
-
-def test_main_option_of_another_subcommand_is_not_proposed_for_itself() -> None:
-    done = run_plain("site", "init", "--name", "x")
-    assert done.returncode == 2
-    assert "unrecognized arguments: --name" in done.stderr
-    assert "did you mean" not in done.stderr
-    assert "hint: --name is an option of 'kedge site " in done.stderr
-
-
-def test_main_pull_with_the_output_last_says_that_it_comes_first() -> None:
-    done = run_plain("pull", "docker://alpine", "my image.sif")
-    assert done.returncode == 2
-    assert done.stderr.endswith("hint: the output comes first: kedge pull 'my image.sif' docker://alpine\n")
-    assert "pull one image at a time" in run_plain("pull", "docker://alpine", "docker://debian").stderr
-
-
-def test_main_unknown_verb_proposes_the_nearest() -> None:
-    done = run_plain("pul", "alpine")
-    assert done.returncode == 2
-    assert done.stderr == "kedge: kedge has no verb 'pul'\nhint: did you mean 'pull'?\n"
-
-
-def test_verbs_of_apptainer_that_kedge_lacks_are_answered() -> None:
-    done = run_plain("capability", "list")
-    assert done.returncode == 2
-    assert "containers have the rights of their caller" in done.stderr
-    assert "kedge config show" in run_plain("buildcfg").stderr
-
-
-def test_main_unknown_subcommand_proposes_the_nearest() -> None:
-    done = run_plain("config", "shw")
-    assert done.returncode == 2
-    assert done.stderr.endswith("hint: did you mean 'show'?\n")
-
-
-def test_main_options_are_not_abbreviated() -> None:
-    assert run_plain("config", "show", "--js").returncode == 2
+@each_row(
+    "words, said",
+    [
+        ("pull --forse alpine", "hint: did you mean '--force'?\n"),
+        ("site init --name x", "unrecognized arguments: --name\nhint: --name is an option of 'kedge site "),
+        ("pull docker://alpine 'a b.sif'", "hint: the output comes first: kedge pull 'a b.sif' docker://alpine\n"),
+        ("pull docker://alpine docker://debian", "pull one image at a time"),
+        ("pul alpine", "kedge: kedge has no verb 'pul'\nhint: did you mean 'pull'?\n"),
+        ("capability list", "containers have the rights of their caller"),
+        ("buildcfg", "kedge config show"),
+        ("config shw", "hint: did you mean 'show'?\n"),
+        ("config show --js", "--js"),  # options are not abbreviated
+        ("--dry-run version", "kedge: 'kedge version' has no --dry-run\n"),
+    ],
+)
+def test_main_mistakes_are_answered(capfd: pytest.CaptureFixture[str], words: str, said: str) -> None:
+    status, _, errors = run_here(capfd, *shlex.split(words))
+    assert status == 2
+    assert said in errors
 
 
 def test_main_every_verb_has_help(capfd: pytest.CaptureFixture[str]) -> None:
@@ -177,18 +149,10 @@ def test_main_results_and_notes_go_to_different_streams(tmp_path: Path) -> None:
     note, warning, total = done.stderr.splitlines()
     assert (note, warning) == ("a note", "warning: a warning")
     assert total.startswith("layer 1: 2.0 MB in 0.")
-
-
-def test_main_quiet_leaves_results_and_warnings(tmp_path: Path) -> None:
-    done = run_kedge(tmp_path, "fail", "talk", "-q")
-    assert done.stdout.startswith("result\n")
-    assert done.stderr == "warning: a warning\n"
-
-
-def test_main_silent_leaves_results(tmp_path: Path) -> None:
-    done = run_kedge(tmp_path, "-s", "fail", "talk")
-    assert done.stdout.startswith("result\n")
-    assert done.stderr == ""
+    for words, said in (("fail talk -q", "warning: a warning\n"), ("-s fail talk", "")):
+        quiet = run_kedge(tmp_path, *words.split())
+        assert (quiet.stdout, quiet.stderr) == (done.stdout, said)
+    assert "a detail" in run_kedge(tmp_path, "fail", "talk", "-v").stderr
 
 
 def test_main_verbose_counts_before_and_after_the_verb(tmp_path: Path) -> None:
@@ -197,21 +161,10 @@ def test_main_verbose_counts_before_and_after_the_verb(tmp_path: Path) -> None:
     assert done.stderr == "a detail\nwarning: a warning\n"
 
 
-def test_main_verbose_shows_details(tmp_path: Path) -> None:
-    assert "a detail" in run_kedge(tmp_path, "fail", "talk", "-v").stderr
-    assert "a detail" not in run_kedge(tmp_path, "fail", "talk").stderr
-
-
 def test_main_letters_of_a_verb_win_over_global_ones(tmp_path: Path) -> None:
     done = run_kedge(tmp_path, "fail", "known", "-d")
     assert "Traceback" not in done.stderr
     assert "Traceback" in run_kedge(tmp_path, "fail", "known", "--debug").stderr
-
-
-def test_main_dry_run_is_refused_where_it_has_no_meaning() -> None:
-    done = run_plain("--dry-run", "version")
-    assert done.returncode == 2
-    assert done.stderr.startswith("kedge: 'kedge version' has no --dry-run\n")
 
 
 def test_main_options_named_like_settings_override_them(tmp_path: Path) -> None:
@@ -289,8 +242,3 @@ def test_main_prints_every_name_in_every_locale(tmp_path: Path, encoding: str) -
     )
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.startswith(b"caf\\udce9 ")
-
-
-def test_main_json_before_a_verb_that_has_its_own(tmp_path: Path) -> None:
-    done = run_kedge(tmp_path, "--json", "--dry-run", "fail", "talk")
-    assert json.loads(done.stdout)["dry_run"] is True

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import UsageError
+from tests.builders.rows import each_row
 from tests.builders.warm_kedge import run_kedge
 from tests.fakes.registry import FakeRegistry, Policy
 
@@ -45,14 +46,15 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
     assert "Traceback" not in shell.printed
 
 
-@pytest.fixture(params=["basic", "bearer", "nvcr"])
+@pytest.fixture
 def registry(request: pytest.FixtureRequest) -> Iterator[FakeRegistry]:
-    with FakeRegistry(Policy(auth=request.param, users={"user": PASSWORD}, page=2)) as registry:
+    with FakeRegistry(Policy(auth=getattr(request, "param", "bearer"), users={"user": PASSWORD}, page=2)) as registry:
         for tag in ("1.0", "1.1", "2.0"):
             registry.add_image("team/app", tag, [b"x"])
         yield registry
 
 
+@pytest.mark.parametrize("registry", ["basic", "bearer", "nvcr"], indirect=True)
 def test_registry_login_checks_stores_lists_and_logs_out(shell: Shell, registry: FakeRegistry) -> None:
     done = shell.run("login", "-u", "user", "--password-stdin", f"docker://{registry.host}", stdin=PASSWORD + "\n")
     assert done.returncode == 0, done.stderr
@@ -118,8 +120,8 @@ def test_registry_list_without_logins_says_how_to_make_one(shell: Shell) -> None
     assert json.loads(shell.run("list", "--json").stdout) == []
 
 
-@pytest.mark.parametrize(
-    ("words", "status"),
+@each_row(
+    "words, status",
     [
         (["login", "-u", "user", "--password-stdin", "ftp://x"], 10),
         (["login", "-u", "user", "--password-stdin", "nvcr.io/nvidia/pytorch"], 10),

@@ -6,7 +6,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import pwd
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 from kedge.cli.main import main
 from kedge.errors import FileProblem, InvalidJob, OutputExists, RequestRefused, SiteProblem, UsageError
 from kedge.jobs.description import read_description
+from tests.builders.rows import each_row
 from tests.requirements import open_way, require_program
 
 GOOD = "#!/bin/bash\n#SBATCH -J good -N 1 -n 1 -t 0:10:00\nsingularity exec x.sif hostname\n"
@@ -188,20 +188,6 @@ def test_script_convert_and_check_name_the_same_default_memory(capsys: pytest.Ca
     assert "get 300M per CPU" in shown.err
 
 
-def test_script_says_that_lsf_is_not_supported(capsys: pytest.CaptureFixture[str]) -> None:
-    text = "#!/bin/bash\n#BSUB -n 4\n#BSUB -q normal -W 1:00\nmpirun ./a\n"
-    assert main(["script", "check", write(text)]) == 1
-    shown = capsys.readouterr()
-    assert shown.out.startswith("job.sh:2: error: kedge does not support LSF")
-    assert "no problems found" not in shown.err
-    for target in ("toml", "slurm"):
-        assert main(["script", "convert", "job.sh", "--to", target, "-o", "new"]) == InvalidJob.exit_code
-        shown = capsys.readouterr()
-        assert "LSF" in shown.err
-        assert shown.out == ""
-    assert not Path("new").exists()
-
-
 def test_script_check_says_that_there_are_no_directives(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["script", "check", write("#!/bin/bash\nls\n")]) == 0
     shown = capsys.readouterr().err
@@ -216,7 +202,7 @@ def test_script_check_says_that_no_directive_is_read(capsys: pytest.CaptureFixtu
     assert "no directives" not in shown
 
 
-@pytest.mark.parametrize("option", ["--job-name=", '--job-name=""', "-N 1"])
+@each_row("option", ["--job-name=", '--job-name=""', "-N 1"])
 def test_script_convert_names_a_job_without_a_name_after_its_file(
     option: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -233,19 +219,6 @@ def test_script_arguments_arrive_in_their_places(capsys: pytest.CaptureFixture[s
     Path("run.sh").write_text(shown[shown.index("bash -c") :])
     done = subprocess.run(["bash", "run.sh"], capture_output=True, text=True, check=False)
     assert "<A>\n<B>\nfirst: A" in done.stdout
-
-
-@pytest.mark.parametrize(("pattern", "made"), [("%u", ""), ("%N", "node7"), ("%x", "x"), ("a%%b", "a%b")])
-def test_script_check_looks_for_directories_with_patterns(
-    pattern: str, made: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SLURM_CONF", "/nowhere")
-    write(GOOD.replace("-N 1", f"-N 1 -o logs/{pattern}/%j.out"))
-    main(["script", "check", "job.sh"])
-    assert f"the directory logs/{pattern} does not exist" in capsys.readouterr().out
-    (tmp_path / "logs" / (made or pwd.getpwuid(os.getuid()).pw_name)).mkdir(parents=True)
-    main(["script", "check", "job.sh"])
-    assert "output-folder-missing" not in capsys.readouterr().out
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")

@@ -14,6 +14,7 @@ import pytest
 
 from kedge.cli.main import main
 from kedge.errors import CorruptImage, FileProblem, OutputExists, UnsupportedFormat, UsageError
+from tests.builders.rows import each_row
 from tests.builders.sif import fixture_path
 from tests.requirements import open_way
 
@@ -142,8 +143,8 @@ def test_cli_sif_add_every_type(run: Run, image: Path, tmp_path: Path) -> None:
     assert f"Digest:       {digest}" in run("info", 13, image)[1]
 
 
-@pytest.mark.parametrize(
-    ("words", "complaint"),
+@each_row(
+    "words, complaint",
     [
         (("--datatype", 12), "--datatype 12"),
         (("--datatype", 4), "--parttype"),

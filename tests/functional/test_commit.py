@@ -21,7 +21,7 @@ from tests.requirements import require_program, require_root
 
 @pytest.fixture
 def runner(request: pytest.FixtureRequest) -> Iterator[Runner]:
-    yield from each_role(getattr(request, "param", "user"))
+    yield from each_role(getattr(request, "param", "user"), is_warm=True)
 
 
 @pytest.fixture
@@ -50,17 +50,18 @@ def change(runner: Runner, image: str, overlay: Path, *flags: str) -> None:
 
 
 def check(runner: Runner, made: Path) -> None:
-    listing = runner.read("exec", str(made), "sh", "-c", "cat /etc/made /etc/link /opt/old/new; ls /opt/old /etc")
+    script = "cat /etc/made /etc/link /opt/old/new; ls /opt/old /etc; ls -a /"
+    listing = runner.read("exec", str(made), "sh", "-c", script)
     assert listing.startswith("made\nmade\n7\n")
     assert "gone" not in listing
     assert "file" not in listing
-    assert runner.read("exec", str(made), "ls", "-a", "/").count("kedge") == 0
+    assert "kedge" not in listing
 
 
 @pytest.mark.parametrize(
     ("runner", "flags", "name"),
     [
-        *(("root", (), "new.sif"), ("user", (), "new.sif"), ("user", (), "new"), ("user", (), "new.oci.tar")),
+        *(("root", (), "new.sif"), ("user", (), "new"), ("user", (), "new.oci.tar")),
         ("user", ("--fakeroot",), "new.sif"),
     ],
     indirect=["runner"],
@@ -198,7 +199,11 @@ SETUP = 'from setuptools import setup\nsetup(name="pt_bench", version="0.1", pac
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "command", ["python3 setup.py -q develop", "python3 -m pip install -q --no-build-isolation --no-deps -e ."]
+    "command",
+    [
+        "python3 -m pip install -q --no-build-isolation --no-deps -e .",
+        pytest.param("python3 setup.py -q develop", marks=pytest.mark.long),  # the other way into the same directory
+    ],
 )
 def test_commit_editable_installs_survive(runner: Runner, overlay: Path, command: str) -> None:
     image = make_python_image(runner)

@@ -12,6 +12,7 @@ from kedge.base.setting_values import PULL_POLICIES, ROOTS
 from kedge.container.flags import find_flag
 from kedge.system.settings_lines import read_settings
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox
+from tests.builders.rows import each_row
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +95,7 @@ def test_settings_are_read_in_one_look(tmp_path: Path) -> None:
     assert read_settings(("runtime", "keep", "root_from"), environ) == {"runtime": "podman", "keep": "Y"}
 
 
-@pytest.mark.parametrize(("name", "choices"), [("root-from", ROOTS), ("pull", PULL_POLICIES)])
+@each_row("name, choices", [("root-from", ROOTS), ("pull", PULL_POLICIES)])
 def test_flags_show_what_can_be_chosen(name: str, choices: tuple[str, ...]) -> None:
     flag = find_flag("exec", name)
     assert flag is not None

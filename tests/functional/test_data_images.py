@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A directory of data as one SquashFS file: written by `convert --data`, bound into containers, and a directory again.
 
-As root and as an ordinary user, with and without /dev/fuse.
+As an ordinary user, with and without /dev/fuse; and mounted by root.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from pathlib import Path
 import pytest
 
 from tests.builders.containers import Runner, each_role, give_to, list_left, make_sandbox, run_after
+from tests.builders.rows import each_row
 from tests.requirements import require_program, require_root
 
 FILES = {"train/n01440764/n01440764_1.JPEG": 30000, "val/n01440764/val_1.JPEG": 700, "private": 10, "empty": 0}
 LOOK = "cd /data && ls -aR . && cat private && wc -c < train/n01440764/n01440764_1.JPEG"
 
 
-@pytest.fixture(params=["root", "user"])
+@pytest.fixture
 def runner(request: pytest.FixtureRequest) -> Iterator[Runner]:
-    yield from each_role(request.param)
+    yield from each_role(getattr(request, "param", "user"), is_warm=True)
 
 
 @pytest.fixture
@@ -53,21 +54,17 @@ def list_names(folder: Path) -> list[str]:
 
 
 def test_data_image_holds_the_files_and_nothing_else(runner: Runner, data: Path) -> None:
-    file = pack(runner, data, "--compress", "none", "--verify")
+    """As unsquashfs sees them, and as they are when it becomes a directory again."""
+    file, again = pack(runner, data, "--compress", "none", "--verify"), runner.home / "again"
     unpacked = runner.folder / "by-unsquashfs"
     words = [require_program("unsquashfs"), "-quiet", "-no-progress", "-dest", str(unpacked), str(file)]
     subprocess.run(words, check=True, capture_output=True)
-    assert list_names(unpacked) == list_names(data)
-    assert all((unpacked / name).read_bytes() == (data / name).read_bytes() for name in FILES)
-    assert file.stat().st_size > sum(FILES.values())  # JPEGs do not become smaller, and are not asked to
-
-
-def test_data_image_becomes_the_same_directory_again(runner: Runner, data: Path) -> None:
-    file, again = pack(runner, data), runner.home / "again"
     runner.read("convert", "--data", str(file), str(again))
-    assert list_names(again) == list_names(data)
-    assert all((again / name).read_bytes() == (data / name).read_bytes() for name in FILES)
+    for folder in (unpacked, again):
+        assert list_names(folder) == list_names(data)
+        assert all((folder / name).read_bytes() == (data / name).read_bytes() for name in FILES)
     assert (again / "private").stat().st_mode & 0o777 == 0o600
+    assert file.stat().st_size > sum(FILES.values())  # JPEGs do not become smaller, and are not asked to
 
 
 def look(runner: Runner, image: str, file: Path, setup: str) -> None:
@@ -93,6 +90,7 @@ def shut_fuse(runner: Runner) -> str:
     return f"mount --bind {shut} /dev/fuse"
 
 
+@pytest.mark.parametrize("runner", ["root", "user"], indirect=True)
 def test_data_image_is_mounted_where_fuse_works(runner: Runner, image: str, data: Path) -> None:
     require_root()
     require_program("squashfuse_ll")
@@ -100,14 +98,12 @@ def test_data_image_is_mounted_where_fuse_works(runner: Runner, image: str, data
     assert not is_unpacked(runner)
 
 
-@pytest.mark.parametrize("runner", ["user"], indirect=True)
 def test_data_image_is_unpacked_on_the_node_where_fuse_does_not(runner: Runner, image: str, data: Path) -> None:
     require_root()
     look(runner, image, pack(runner, data), shut_fuse(runner))
     assert is_unpacked(runner)
 
 
-@pytest.mark.parametrize("runner", ["user"], indirect=True)
 def test_data_image_too_large_to_be_unpacked_is_refused_without_fuse(runner: Runner, image: str, data: Path) -> None:
     require_root()
     words = ("exec", "-B", f"{pack(runner, data)}:/data:image-src=/", image, "true")
@@ -118,7 +114,7 @@ def test_data_image_too_large_to_be_unpacked_is_refused_without_fuse(runner: Run
     assert list_left(runner, "node") == []
 
 
-@pytest.mark.parametrize("target", ["data.sif", "oci:data"])
+@each_row("target", ["data.sif", "oci:data"])
 def test_data_image_is_squashfs_or_a_directory(runner: Runner, data: Path, target: str) -> None:
     done = runner.run("convert", "--data", str(data), target)
     assert done.returncode != 0

@@ -12,15 +12,13 @@ from typing import Any
 
 import pytest
 
-from kedge.base.platform import Platform
-from kedge.base.tree import NodeKind
 from tests.builders.builds import SHELL, Workshop
 from tests.builders.containers import each_role
 
 
 @pytest.fixture(scope="module")
 def shop() -> Iterator[Workshop]:
-    for runner in each_role("user"):
+    for runner in each_role("user", is_warm=True):
         yield Workshop.open(runner)
 
 
@@ -61,59 +59,10 @@ def test_a_heredoc_with_a_failing_command_fails_like_a_script(shop: Workshop) ->
     assert "Dockerfile:5:1" in done.stderr
 
 
-def test_mounts_are_there_for_one_step(shop: Workshop) -> None:
-    shop.write("secret.txt", "s3cret\n")
-    build(
-        shop,
-        "RUN --mount=type=secret,id=s --mount=type=secret,id=s,env=S --mount=type=bind,target=/in --mount=type=cache,"
-        'target=/cache test "$(cat /run/secrets/s)" = s3cret && test "$S" = s3cret && cp /in/busybox /cache/x\n'
-        "RUN --mount=type=secret,id=unknown test ! -e /run/secrets/unknown && test ! -e /run/secrets/s && "
-        'test -z "$S" && test ! -e /in/busybox && test ! -e /cache/x\n',
-        "--secret=id=s,src=secret.txt",
-    )
-
-
 def test_contexts_with_names_are_origins_and_bases(shop: Workshop) -> None:
     shop.write("other/a", "other\n")
     build(shop, "COPY --from=extra a /a\nRUN --mount=from=extra,target=/m cp /m/a /b\n", "--build-context=extra=other")
     assert shop.read("out.sif", "/a", "/b") == "other\nother\n"
-
-
-def test_flags_of_copy(shop: Workshop) -> None:
-    for name in ("tree/x/one.txt", "tree/x/two.log", "tree/y/three.txt"):
-        shop.write(name, f"{name}\n")
-    build(
-        shop,
-        "COPY --parents tree/*/*.txt /parents/\nCOPY --parents tree/./x /pivot/\n"
-        "COPY --exclude=*.log tree/x /excluded/\n"
-        "COPY --link --chmod=u=rw,go= tree/x/one.txt /linked/\n",
-    )
-    nodes, _ = shop.look("out.sif")
-    places = ("/parents", "/pivot", "/excluded", "/linked")
-    assert sorted(path for path, node in nodes.items() if node.kind is NodeKind.FILE and path.startswith(places)) == [
-        "/excluded/one.txt",
-        "/linked/one.txt",
-        "/parents/tree/x/one.txt",
-        "/parents/tree/y/three.txt",
-        "/pivot/x/one.txt",
-        "/pivot/x/two.log",
-    ]
-    assert nodes["/linked/one.txt"].mode == 0o600
-
-
-def test_variables_reach_every_instruction(shop: Workshop) -> None:
-    shop.write("v1.2.3/file", "x\n")
-    shop.write(
-        "Dockerfile",
-        f"ARG TAG=v1.2.3\n{SHELL}FROM base\nARG TAG TARGETARCH\nARG SHORT=${{TAG%.*}}\nENV DIR=/opt/${{SHORT#v}}\n"
-        "WORKDIR $DIR\nCOPY ${TAG}/file .\nLABEL tag=${TAG//./-} arch=$TARGETARCH\n"
-        "EXPOSE ${PORT:-80}\nUSER ${NOBODY:-7}\n",
-    )
-    shop.build("--force", "docker-archive:out.tar:x", "Dockerfile")
-    section = read_section(shop.context / "out.tar")
-    assert (section["WorkingDir"], section["Env"][1:]) == ("/opt/1.2", ["DIR=/opt/1.2"])
-    assert section["Labels"] == {"tag": "v1-2-3", "arch": Platform.host().architecture}
-    assert (section["ExposedPorts"], section["User"]) == ({"80/tcp": {}}, "7")
 
 
 def test_bytes_that_are_no_text_survive(shop: Workshop) -> None:

@@ -25,13 +25,14 @@ from tests.builders.busybox import read_busybox
 from tests.builders.containers import as_user, is_start
 from tests.builders.documents import Step, list_running_pages, read_steps, read_tool_files
 from tests.builders.images import MACHINE, make_config
+from tests.builders.rows import each_row
 from tests.builders.warm_kedge import run_kedge
 from tests.fakes.ngc import fill_registry
 from tests.fakes.registry import FakeRegistry
 from tests.requirements import REPOSITORY, require_program, require_user_namespaces
 
-# one command, no word of which means anything to a shell
-PLAIN = re.compile(r"kedge(?: [\w./:=@,+%-]+)+")
+# one command, no word of which means anything to a shell but its quotes, and a comment
+PLAIN = re.compile(r"""kedge(?: +(?:[\w./:=@,+%-]+|'[^'#]*'|"[^"#$`\\]*"))+(?: +#.*)?""")
 SIZE = re.compile(r"\b\d+(?:\.\d+)? [kMGT]?B\b")
 RUNNING = [str(page.relative_to(REPOSITORY)) for page in list_running_pages()]
 
@@ -137,7 +138,8 @@ def judge_step(name: str, step: Step, folder: Path, environment: dict[str, str],
 
 def run_command(command: str, folder: Path, environment: dict[str, str], uid: int | None = None) -> tuple[int, str]:
     """Type it in bash; a plain command of kedge that starts no container is run by a kedge that is loaded already."""
-    if PLAIN.fullmatch(command) and not is_start(words := shlex.split(command)[1:]):
+    line = command.replace("\\\n", " ")
+    if PLAIN.fullmatch(line) and not is_start(words := shlex.split(line, comments=True)[1:]):
         typed = run_kedge(words, environment=environment, folder=folder, user=uid, timeout=120)
         return typed.returncode, typed.stderr + typed.stdout
     done = subprocess.run(
@@ -164,6 +166,6 @@ def test_docs_tasks_say_which_commands_no_test_runs() -> None:
     assert unsaid == []
 
 
-@pytest.mark.parametrize("page", sorted((REPOSITORY / "docs/sites").glob("*.md")), ids=lambda page: page.stem)
+@each_row("page", sorted((REPOSITORY / "docs/sites").glob("*.md")), ids=lambda page: page.stem)
 def test_docs_sites_say_that_no_test_runs_them_there(page: Path) -> None:
     assert page.read_text().split("\n\n")[1].startswith("_No test runs this page at the site: ")

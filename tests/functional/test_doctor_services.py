@@ -27,7 +27,6 @@ from kedge.jobs.seen_nodes import recall_nodes
 from kedge.system.settings import Settings
 from tests.builders.certificates import make_authority
 from tests.builders.own_etc import make_etc
-from tests.builders.sif import fixture_path
 from tests.fakes.ngc import NgcSite, open_ngc
 from tests.fakes.proxy import ConnectProxy
 from tests.fakes.registry import FakeRegistry, Policy, nvcr
@@ -115,21 +114,6 @@ def test_logins_key_that_is_refused(world: World) -> None:
     assert wrong not in repr(finding)
 
 
-def test_logins_are_left_alone_where_there_are_none(world: World) -> None:
-    assert check_logins(world.surround()) == []
-    assert not world.proxy.log
-
-
-def test_logins_registry_that_stalls_is_not_waited_for(world: World) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        world.proxy.routes = {"nvcr.io:443": silent.getsockname()[1]}
-        began = time.monotonic()
-        (finding,) = check_logins(replace(world.surround(NGC_API_KEY=KEY), patience=1.0))
-        assert time.monotonic() - began < LONG
-    assert finding.level == NOTE
-    assert "unknown whether" in finding.what
-
-
 def test_checks_of_services_end_in_time_when_everything_stalls(world: World, tmp_path: Path) -> None:
     programs = tmp_path / "bin"
     programs.mkdir()
@@ -211,13 +195,6 @@ def test_image_of_a_registry_is_judged_for_a_site(
     assert any("'exec' and 'shell' do not" in each.what for each in findings)
 
 
-def test_image_that_the_registry_does_not_have(user: dict[str, str]) -> None:
-    (finding,) = check_image(user, "nvcr.io/nvidia/pytorch:99.99-py3")
-    assert finding.level == FAIL
-    assert "99.99-py3" in finding.what
-    assert finding.fix
-
-
 def test_image_of_a_registry_that_stalls_is_told_from_the_tables(ngc: NgcSite, user: dict[str, str]) -> None:
     ngc.registry.server.fail("GET", delay=10.0, times=20)
     try:
@@ -226,19 +203,6 @@ def test_image_of_a_registry_that_stalls_is_told_from_the_tables(ngc: NgcSite, u
         ngc.registry.server.faults.clear()
     assert findings[0].what.startswith("nvcr.io/nvidia/pytorch:24.05-py3: PyTorch ")
     assert findings[-1].what == "nvcr.io did not describe nvidia/pytorch:24.05-py3 within 3.6 s"
-
-
-def test_image_file_that_is_cut_short(user: dict[str, str], tmp_path: Path) -> None:
-    whole = fixture_path("busybox_arm64.sif").read_bytes()
-    path = tmp_path / "short.sif"
-    path.write_bytes(whole)
-    assert check_image(user, str(path))[0].level == OK
-    for size in (100, 5000, len(whole) // 2):
-        path.write_bytes(whole[:size])
-        finding = check_image(user, str(path))[0]
-        assert (finding.check, finding.level) == ("image", FAIL)
-        assert str(path) in finding.what
-        assert finding.fix
 
 
 def test_nodes_that_a_job_saw_are_known_on_the_login_node(user: dict[str, str]) -> None:

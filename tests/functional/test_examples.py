@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Every example of `--help` is run, in a fresh home per verb, against a registry in this process and the local queue.
 
-What needs a cluster is run with --dry-run for a known site; what needs a server of others is parsed. Needs openssl for
-signatures, user namespaces for containers.
+Verbs whose examples need the same prepared job share the home. What needs a cluster is run with --dry-run for a known
+site; what needs a server of others is parsed. Needs openssl for signatures, user namespaces for containers.
 """
 
 from __future__ import annotations
@@ -57,6 +57,9 @@ PREPARE = {
     "export KEDGE_SITE=local; echo 'epoch 1' | tee train.err >train.out",
     "cancel": "for n in 1 2 3; do kedge submit --site local --name train --time 5m pytorch.sif sh -c 'sleep 60'; done",
 }
+# of which the others need what the first one needs, and change none of it
+TOGETHER = (("status", "jobs", "logs", "wait"), ("submit", "alloc"))
+GROUPS = (*TOGETHER, *((verb,) for verb in sorted(VERBS) if not any(verb in group for group in TOGETHER)))
 # what would ask servers of others, change this host or begin a dialogue: its words are read and no more
 PARSED = {
     "kedge search": "asks NGC and Docker Hub",
@@ -113,20 +116,20 @@ def test_examples_of_a_group_are_those_of_its_subcommands() -> None:
     assert list_examples("no-such-verb") == []
 
 
-@pytest.mark.parametrize("verb", sorted(VERBS))
-def test_examples_do_what_they_say(verb: str, tmp_path: Path, place: Path, registry: FakeRegistry) -> None:
-    if verb in ("sign", "verify"):
+@pytest.mark.parametrize("verbs", GROUPS, ids=" ".join)
+def test_examples_do_what_they_say(verbs: tuple[str, ...], tmp_path: Path, place: Path, registry: FakeRegistry) -> None:
+    if verbs[0] in ("sign", "verify"):
         require_program("openssl")
     if os.geteuid() != 0:
         require_user_namespaces()
     environment = make_environment(tmp_path, registry)
-    prepare = PREPARE.get(verb, "true")
+    prepare = PREPARE.get(verbs[0], "true")
     status, output = run_command(prepare, place, environment)
     assert status == 0, output
     if "KEDGE_SITE=local" in prepare:
         environment["KEDGE_SITE"] = "local"
     try:
-        for line in list_examples(verb):
+        for verb, line in ((each, line) for each in verbs for line in list_examples(each)):
             command = strip_comment(line)
             if any(command.startswith(begin) for begin in PARSED):
                 parse(command)

@@ -21,6 +21,7 @@ from types import SimpleNamespace
 import pytest
 
 from kedge.tools.bench.programs import read_program
+from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY, require_program
 
 BODIES = 128
@@ -116,8 +117,8 @@ def test_nbody_figures_are_the_tutorials(nbody: SimpleNamespace, capsys: pytest.
     ]
 
 
-@pytest.mark.parametrize(
-    ("words", "status", "said"),
+@each_row(
+    "words, status, said",
     [
         (["-numbdies=5"], 2, "nbody: unknown option -numbdies=5"),
         (["-numbodies=many"], 2, "nbody: -numbodies takes a number, such as -numbodies=1"),

@@ -52,10 +52,6 @@ def test_executor_tells_of_a_task_that_died(tmp_path: Path) -> None:
 
 def test_executor_ends_the_rest_after_an_exception(tmp_path: Path) -> None:
     begin = time.monotonic()
-    said = run(
-        tmp_path,
-        "try: list(executor.map(fail, range(3)))",
-        "except ValueError as problem: print(problem)",
-    )
+    said = run(tmp_path, "try: list(executor.map(fail, range(3)))", "except ValueError as problem: print(problem)")
     assert said == "it is one\n"
     assert time.monotonic() - begin < 50, "the others were not ended"

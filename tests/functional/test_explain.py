@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 
 from kedge.answers.explain import Explanation, explain
-from kedge.answers.targets import find_target
 from kedge.base.reference import Reference
 from kedge.compat.contents.table_facts import TABLE_ONLY, read_row
 from kedge.compat.tables.load import load_tables
 from kedge.compat.target import Target
 from kedge.compat.traits import ImageTraits
-from kedge.errors import ImageNotFound, InvalidReference, NetworkFailed, WillNotRun
+from kedge.errors import ImageNotFound, NetworkFailed, WillNotRun
 from kedge.image.sources.resolve import resolve
 from kedge.image.workplace import Workplace
 from kedge.system.settings import Settings
 from tests.builders.images import MACHINE, add_rich_image
+from tests.builders.rows import each_row
 from tests.builders.sif import fixture_path
 from tests.builders.warm_kedge import kedge
 from tests.fakes.http_server import Recorded, Reply
@@ -166,21 +166,6 @@ def test_explain_answers_the_question_of_the_tutorial(ngc: NgcSite, tmp_path: Pa
     assert "cuda>=9.0 (all of NVIDIA's framework images declare this, whatever they need)" in done.stdout
 
 
-def test_explain_takes_the_address_of_a_catalog_page(ngc: NgcSite, workplace: Workplace) -> None:
-    page = "https://catalog.ngc.nvidia.com/orgs/nvidia/containers/pytorch/24.01-py3"
-    try:
-        name = str(Reference.parse(page))
-    except InvalidReference:
-        pytest.fail("pages of the catalog are references")
-    assert read(name, workplace).traits.release.value == "24.01"
-
-
-def test_explain_says_what_config_and_notes_say_differently(workplace: Workplace) -> None:
-    traits = read(f"{PYTORCH}:21.10-py3", workplace).traits
-    assert traits.cuda.value == "11.4.3.001"
-    assert any("11.4.3.001" in note and "11.4.2" in note for note in traits.notes)
-
-
 @pytest.mark.parametrize(("machine", "first"), [("amd64", "7.5"), ("arm64", "8.0")])
 def test_explain_of_one_tag_differs_by_architecture(
     tmp_path: Path, workplace: Workplace, machine: str, first: str
@@ -224,8 +209,6 @@ def test_explain_of_an_index_without_this_processor_remembers_nothing(ngc: NgcSi
     ("where", "tag", "sentence"),
     [
         (("H200", "580.95.05"), "24.01-py3", "runs natively on NVIDIA H200 with driver 580.95.05"),
-        (("H200", "535.104"), "24.12-py3", "runs on NVIDIA H200 with driver 535.104 by "),
-        (("K40", "470.82.01"), "24.01-py3", "does not run on "),
         (("V100", "580.95.05"), "25.10-py3", "does not run on "),
     ],
 )
@@ -364,8 +347,8 @@ def test_explain_of_a_folder_looks_at_its_files(tmp_path: Path) -> None:
     assert found.requests == 0
 
 
-@pytest.mark.parametrize(
-    ("image", "named", "not_named"),
+@each_row(
+    "image, named, not_named",
     [
         ("pytorch:26.08-py3", ("DALI", "Apex", "Horovod", "JupyterLab"), ()),
         ("tensorflow:25.02-tf2-py3", ("Horovod", "JupyterLab"), ("Apex", "DALI")),
@@ -427,13 +410,12 @@ def test_explain_of_real_sif_files_and_their_copies_in_registries(tmp_path: Path
             assert (remote.architecture, remote.size, remote.entrypoint) == ("arm64", local.size, local.entrypoint)
 
 
-@pytest.mark.parametrize("target", ["oci:lay", "x.oci.tar", "docker-archive:x.tar", "x.tar", "x.sif"])
+@pytest.mark.parametrize("target", ["x.oci.tar", "docker-archive:x.tar", "x.sif"])
 def test_explain_of_archives(tmp_path: Path, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     here = {"cache": tmp_path / "cache", "cwd": tmp_path}
     with FakeRegistry() as registry:
         add_rich_image(registry)
-        made = "docker-archive:x.tar" if target == "x.tar" else target
-        kedge("pull", made, f"docker://{registry.host}/team/rich:1", **here)
+        kedge("pull", target, f"docker://{registry.host}/team/rich:1", **here)
     monkeypatch.chdir(tmp_path)
     traits = read(target, make_workplace(tmp_path)).traits
     assert traits.architecture == MACHINE
@@ -443,15 +425,8 @@ def test_explain_of_archives(tmp_path: Path, target: str, monkeypatch: pytest.Mo
     assert traits.size
 
 
-@pytest.mark.parametrize("name", ["nothing.sif", "./nothing", "instance://x", "host:true"])
+@each_row("name", ["nothing.sif", "./nothing", "instance://x", "host:true"])
 def test_explain_of_what_is_no_image_is_one_error(tmp_path: Path, name: str) -> None:
     done = kedge("explain", name, cache=tmp_path, check=False, cwd=tmp_path)
     assert 0 < done.returncode < 100
     assert "Traceback" not in done.stderr
-
-
-def test_explain_against_this_machine_is_quick_and_complete(ngc: NgcSite, workplace: Workplace) -> None:
-    target = find_target(environ={"PATH": ""}, settings=workplace.settings, tables=load_tables())
-    found = read(f"{PYTORCH}:24.01-py3", workplace, target=target)
-    assert found.verdict is not None
-    assert json.dumps(found.as_dict())

@@ -25,6 +25,7 @@ from kedge.image.registry.client_setup import Access
 from kedge.image.registry.transport import TransportOptions
 from kedge.image.workplace import Workplace
 from kedge.system.settings import Settings
+from tests.builders.rows import each_row
 from tests.builders.sif import fixture_path
 from tests.builders.warm_kedge import kedge
 from tests.fakes.ngc import NgcSite, open_ngc
@@ -86,7 +87,7 @@ def test_explain_of_a_sif_that_ends_in_its_header_says_so(tmp_path: Path) -> Non
     assert "fetch it again" in done.stderr
 
 
-@pytest.mark.parametrize(("since", "oldest"), [("2024", "24.01-py3"), ("2024.05", "24.05-py3"), ("24", "24.01-py3")])
+@each_row("since, oldest", [("2024", "24.01-py3"), ("2024.05", "24.05-py3"), ("24", "24.01-py3")])
 def test_tags_since_a_year_begins_with_its_first_release(ngc: NgcSite, tmp_path: Path, since: str, oldest: str) -> None:
     done = kedge("tags", "pytorch", "--all", "--since", since, cache=tmp_path, environment=ngc.environment)
     listed = [line.split()[0] for line in done.stdout.splitlines() if line[:1].isdigit()]

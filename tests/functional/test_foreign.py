@@ -6,12 +6,15 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
+import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.builders.images import add_rich_image
+from tests.builders.rows import each_row
 from tests.builders.warm_kedge import kedge
 from tests.fakes.registry import FakeRegistry
 from tests.requirements import require_program
@@ -52,136 +55,121 @@ def pull(tmp_path: Path) -> str:
     return reference
 
 
-def settle(tmp_path: Path, programs: Path, **more: str) -> dict[str, str]:
-    """Variables of a user who has these programs."""
-    return {"PATH": f"{programs}:/usr/bin:/bin", "KEDGE_NODEDIR": str(tmp_path / "node"), **more}
+@dataclass(frozen=True, slots=True)
+class User:
+    """Has programs that stand in for the runtimes, and the rich image as x.sif."""
+
+    folder: Path
+    programs: Path
+
+    def start(self, *words: str, status: int = 9, **more: str) -> subprocess.CompletedProcess[str]:
+        """`kedge exec` with these words."""
+        own = {"PATH": f"{self.programs}:/usr/bin:/bin", "KEDGE_NODEDIR": str(self.folder / "node")}
+        done = kedge("exec", *words, cache=self.folder / "c", environment={**own, **more}, check=False, cwd=self.folder)
+        assert done.returncode == status, done.stderr
+        return done
+
+    def see(self, *words: str, **more: str) -> list[str]:
+        """The words that the program was started with."""
+        found: list[str] = json.loads(self.start(*words, **more).stdout)["argv"]
+        return found
+
+    @property
+    def image(self) -> str:
+        return str(self.folder / "x.sif")
 
 
-def test_foreign_becomes_the_program(tmp_path: Path, programs: Path) -> None:
-    done = kedge(
-        "exec", "--runtime", "apptainer", "--nv", "--bind", "/usr:/mnt:ro", tmp_path / "x.sif", "ls", "-l",
-        cache=tmp_path / "c", environment=settle(tmp_path, programs, APPTAINER_BIND="/etc"), check=False,
-    )  # fmt: skip
-    shown = json.loads(done.stdout)
+@pytest.fixture
+def user(tmp_path: Path, programs: Path) -> User:
+    return User(tmp_path, programs)
+
+
+def test_foreign_becomes_the_program(user: User) -> None:
+    words = ("--nv", "--bind", "/usr:/mnt:ro", user.image, "ls", "-l")
+    shown = json.loads(user.start("--runtime", "apptainer", *words, APPTAINER_BIND="/etc").stdout)
     binds = ["--bind", "/usr:/mnt:ro", "--bind", "/etc:/etc"]
-    assert shown["argv"][1:] == ["exec", "--nv", *binds, str(tmp_path / "x.sif"), "ls", "-l"]
+    assert shown["argv"][1:] == ["exec", "--nv", *binds, user.image, "ls", "-l"]
     assert "APPTAINER_BIND" not in shown["environ"]
-    assert done.returncode == 9
 
 
-def test_foreign_variable_chooses_the_runtime(tmp_path: Path, programs: Path) -> None:
-    environment = settle(tmp_path, programs, KEDGE_RUNTIME="apptainer")
-    done = kedge("exec", tmp_path / "x.sif", "ls", cache=tmp_path / "c", environment=environment, check=False)
-    assert json.loads(done.stdout)["argv"][-1] == "ls"
-
-
-@pytest.mark.parametrize(
-    "line", ['runtime = "apptainer"', "# site\nruntime   =   'apptainer'  # ours", 'runtime="""apptainer"""']
-)
-def test_foreign_site_chooses_the_runtime_and_the_user_another(tmp_path: Path, programs: Path, line: str) -> None:
-    site = tmp_path / "site.toml"
+@each_row("line", ['runtime = "apptainer"', "# site\nruntime   =   'apptainer'  # ours", 'runtime="""apptainer"""'])
+def test_foreign_site_chooses_the_runtime_the_user_another_and_a_variable_again(user: User, line: str) -> None:
+    site, own = user.folder / "site.toml", user.folder / "config/kedge/config.toml"
     site.write_text(line + "\n")
-    environment = settle(tmp_path, programs, KEDGE_SITE_CONFIG=str(site))
-    done = kedge("exec", tmp_path / "x.sif", "ls", cache=tmp_path / "c", environment=environment, check=False)
-    assert json.loads(done.stdout)["argv"][0].endswith("apptainer")
-    own = tmp_path / "config/kedge/config.toml"
-    own.parent.mkdir(parents=True)
+    assert user.see(user.image, "ls", KEDGE_SITE_CONFIG=str(site))[0].endswith("apptainer")
+    own.parent.mkdir(parents=True, exist_ok=True)
     own.write_text('runtime = "podman"\n')
-    environment["XDG_CONFIG_HOME"] = str(tmp_path / "config")
-    done = kedge("exec", tmp_path / "x.sif", "ls", cache=tmp_path / "c", environment=environment, check=False)
-    assert json.loads(done.stdout)["argv"][0].endswith("podman")
+    more = {"KEDGE_SITE_CONFIG": str(site), "XDG_CONFIG_HOME": str(user.folder / "config")}
+    assert user.see(user.image, "ls", **more)[0].endswith("podman")
+    assert user.see(user.image, "ls", **more, KEDGE_RUNTIME="apptainer")[0].endswith("apptainer")
 
 
-def test_foreign_dry_run_prints_the_command_line(tmp_path: Path, programs: Path) -> None:
-    done = kedge("exec", "--runtime", "apptainer", "--dry-run", tmp_path / "x.sif", "echo", "a b",
-                 cache=tmp_path / "c", environment=settle(tmp_path, programs))  # fmt: skip
-    assert shlex.split(done.stdout) == [str(programs / "apptainer"), "exec", str(tmp_path / "x.sif"), "echo", "a b"]
+def test_foreign_dry_run_prints_the_command_line(user: User) -> None:
+    done = user.start("--runtime", "apptainer", "--dry-run", user.image, "echo", "a b", status=0)
+    assert shlex.split(done.stdout) == [str(user.programs / "apptainer"), "exec", user.image, "echo", "a b"]
 
 
-def test_foreign_reference_becomes_a_sif_in_the_store(tmp_path: Path, programs: Path) -> None:
+def test_foreign_reference_becomes_a_sif_in_the_store(user: User) -> None:
     """The one that a pull made, and no registry is asked again."""
-    reference = pull(tmp_path)
-    done = kedge("exec", "--runtime", "apptainer", reference, "ls", cache=tmp_path / "c",
-                 environment=settle(tmp_path, programs), check=False)  # fmt: skip
-    image = Path(json.loads(done.stdout)["argv"][-2])
-    assert image.is_relative_to(tmp_path / "c")
-    assert image.read_bytes() == (tmp_path / "x.sif").read_bytes()
+    reference = pull(user.folder)
+    image = Path(user.see("--runtime", "apptainer", reference, "ls")[-2])
+    assert image.is_relative_to(user.folder / "c")
+    assert image.read_bytes() == Path(user.image).read_bytes()
 
 
 @pytest.mark.parametrize("runtime", ["charliecloud", "enroot"])
-def test_foreign_sif_becomes_a_squashfs_file_once(tmp_path: Path, programs: Path, runtime: str) -> None:
+def test_foreign_sif_becomes_a_squashfs_file_once(user: User, runtime: str) -> None:
     images = set()
     for _ in range(2):
-        done = kedge("exec", "--runtime", runtime, tmp_path / "x.sif", "/bin/cat", "/data/text",
-                     cache=tmp_path / "c", environment=settle(tmp_path, programs), check=False)  # fmt: skip
-        words = json.loads(done.stdout)["argv"]
+        words = user.see("--runtime", runtime, user.image, "/bin/cat", "/data/text")
         images.add(next(word for word in words if "/images/" in word))
         assert words[-2:] == ["/bin/cat", "/data/text"]
     assert len(images) == 1
     with Path(images.pop()).open("rb") as file:
         assert file.read(4) == b"hsqs"
-    assert done.returncode == 9
 
 
-def test_foreign_podman_gets_a_folder_of_this_node(tmp_path: Path, programs: Path) -> None:
-    done = kedge("exec", "--runtime", "podman", tmp_path / "x.sif", "ls", cache=tmp_path / "c",
-                 environment=settle(tmp_path, programs), check=False)  # fmt: skip
-    words = json.loads(done.stdout)["argv"]
+def test_foreign_podman_gets_a_folder_of_this_node(user: User) -> None:
+    words = user.see("--runtime", "podman", user.image, "ls")
     root = Path(words[words.index("--rootfs") + 1].removesuffix(":O"))
-    assert root.is_relative_to(tmp_path / "node")
+    assert root.is_relative_to(user.folder / "node")
     assert (root / "data/replaced").read_text() == "above"
     assert words[-1] == "/bin/ls"
 
 
-@pytest.mark.parametrize("words", [("podman",), ("charliecloud", "--root-from", "unpack")])
-def test_foreign_writable_does_not_change_what_the_node_shares(
-    tmp_path: Path, programs: Path, words: tuple[str, ...]
-) -> None:
-    done = kedge("exec", "--writable", "--runtime", *words, tmp_path / "x.sif", "ls", cache=tmp_path / "c",
-                 environment=settle(tmp_path, programs), check=False)  # fmt: skip
-    assert done.returncode == 255
+@each_row("words", [("podman",), ("charliecloud", "--root-from", "unpack")])
+def test_foreign_writable_does_not_change_what_the_node_shares(user: User, words: tuple[str, ...]) -> None:
+    done = user.start("--writable", "--runtime", *words, user.image, "ls", status=255)
     assert "--writable cannot change" in done.stderr
 
 
-def test_foreign_refuses_before_it_fetches(tmp_path: Path, programs: Path) -> None:
+def test_foreign_refuses_before_it_fetches(user: User) -> None:
     with FakeRegistry() as registry:
         add_rich_image(registry)
-        done = kedge("exec", "--runtime", "enroot", "--overlay", "o.img", f"docker://{registry.host}/team/rich:1", "ls",
-                     cache=tmp_path / "c", environment=settle(tmp_path, programs), check=False)  # fmt: skip
+        words = ("--overlay", "o.img", f"docker://{registry.host}/team/rich:1", "ls")
+        done = user.start("--runtime", "enroot", *words, status=255)
         assert registry.server.log == []
-    assert done.returncode == 255
     assert "enroot" in done.stderr
     assert "--overlay" in done.stderr
 
 
-def test_foreign_missing_program_is_named(tmp_path: Path) -> None:
-    environment = {"PATH": f"{tmp_path}:{Path(require_program('true')).parent}"}
-    done = kedge("exec", "--runtime", "podman-hpc", tmp_path / "x.sif", "ls", cache=tmp_path / "c",
-                 environment=environment, check=False)  # fmt: skip
-    assert done.returncode == 255
+def test_foreign_missing_program_is_named(user: User) -> None:
+    done = user.start(
+        "--runtime", "podman-hpc", user.image, "ls", status=255, PATH=str(Path(require_program("true")).parent)
+    )
     assert "podman-hpc" in done.stderr
     assert "module load podman-hpc" in done.stderr
 
 
-def test_foreign_ignored_options_are_said(tmp_path: Path, programs: Path) -> None:
-    done = kedge("exec", "--runtime", "charliecloud", "--pid", tmp_path / "x.sif", "ls", cache=tmp_path / "c",
-                 environment=settle(tmp_path, programs), check=False)  # fmt: skip
-    assert "charliecloud ignores --pid" in done.stderr
-    assert done.returncode == 9
+def test_foreign_ignored_options_are_said(user: User) -> None:
+    assert "charliecloud ignores --pid" in user.start("--runtime", "charliecloud", "--pid", user.image, "ls").stderr
 
 
-@pytest.mark.parametrize(
-    ("version", "is_old"), [("0.31", True), ("0.35~pre", True), ("0.36", False), ("1.0", False), ("nonsense", False)]
-)
-def test_foreign_charliecloud_that_is_too_old_is_refused_by_version(
-    tmp_path: Path, programs: Path, version: str, *, is_old: bool
-) -> None:
-    program = programs / "ch-run"
+@each_row("version, is_old", [("0.31", True), ("0.35~pre", True), ("0.36", False), ("1.0", False), ("nonsense", False)])
+def test_foreign_charliecloud_that_is_too_old_is_refused_by_version(user: User, version: str, *, is_old: bool) -> None:
     show = f"#!/bin/sh\nif [ \"$1\" = --version ]; then echo '{version}' >&2; exit 0; fi\nexit 9\n"
-    program.write_text(show)
-    done = kedge("exec", "--runtime", "charliecloud", tmp_path / "x.sif", "ls", cache=tmp_path / "c",
-                 environment=settle(tmp_path, programs), check=False)  # fmt: skip
-    assert done.returncode == (255 if is_old else 9), done.stderr
+    (user.programs / "ch-run").write_text(show)
+    done = user.start("--runtime", "charliecloud", user.image, "ls", status=255 if is_old else 9)
     if is_old:
         assert f"is charliecloud {version.partition('~')[0]}; kedge needs 0.36 or newer" in done.stderr
         assert "leave out --runtime charliecloud" in done.stderr

@@ -14,6 +14,7 @@ from kedge.cli.verbs import VERBS
 from kedge.container.flags import find_flag, parse_words
 from kedge.errors import UsageError
 from tests.architecture.test_documents import judge_command
+from tests.builders.rows import each_row
 
 HINTS = {*VERB_HABITS.values(), *CONTAINER_HABITS.values()}
 HINTS |= {hint for hints in OPTION_HABITS.values() for hint in hints.values()}
@@ -28,7 +29,7 @@ def test_habits_verbs_are_answered(capsys: pytest.CaptureFixture[str]) -> None:
     }
 
 
-@pytest.mark.parametrize("verb", ["clear", "lunch-break", "psql", "foo"])
+@each_row("verb", ["clear", "lunch-break", "psql", "foo"])
 def test_habits_verbs_that_nobody_knows_get_no_proposal(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([verb]) == UsageError.exit_code
     assert capsys.readouterr().err.endswith("hint: to list the verbs: kedge --help\n")
@@ -44,8 +45,8 @@ def test_habits_options_of_containers_are_answered() -> None:
     assert said == {option: (f"'kedge exec' has no option {option}", hint) for option, hint in CONTAINER_HABITS.items()}
 
 
-@pytest.mark.parametrize(
-    ("words", "hint"),
+@each_row(
+    "words, hint",
     [
         (["-v", "/data:/data", "i", "ls"], "to bind a directory: -B /data:/data"),
         (["-e", "A=1", "i", "ls"], "to set a variable: --env A=1"),

@@ -18,6 +18,7 @@ from kedge.cli.topics import TOPICS, find_guide, list_sections, read_topic
 from kedge.cli.verbs import VERBS
 from kedge.errors import UsageError
 from tests.builders.installed import write_wheel
+from tests.builders.rows import each_row
 from tests.functional.test_cli_main import run_on_terminal, run_plain
 from tests.requirements import REPOSITORY
 
@@ -68,8 +69,8 @@ def test_help_of_a_verb_without_a_guide_shows_its_options(capfd: pytest.CaptureF
     assert capfd.readouterr().out.startswith("usage: kedge pyxis get")
 
 
-@pytest.mark.parametrize(
-    ("words", "hint"),
+@each_row(
+    "words, hint",
     [
         (["doctr"], "did you mean 'doctor'?"),
         (["submi"], "did you mean 'submit'?"),
@@ -121,7 +122,7 @@ def test_help_on_a_terminal_has_colours_and_goes_through_the_pager(
     assert (status, b"PAGED" in shown, b"\x1b[" in shown) == (0, False, False)
 
 
-@pytest.mark.parametrize("pager", ['less "', "./pager", "no-such-pager --now"])
+@pytest.mark.parametrize("pager", ['less "', "no-such-pager --now"])
 def test_help_is_shown_without_a_pager_that_can_be_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pager: str
 ) -> None:
@@ -139,10 +140,11 @@ def test_help_guides_and_man_pages_are_in_the_wheel(tmp_path: Path) -> None:
     subprocess.run(pip, check=True, capture_output=True)
     assert {path.name for path in (place / "share/man/man1").iterdir()} >= {"kedge.1", "kedge-exec.1"}
     environ = {**os.environ, "PYTHONPATH": str(place)}
-    code = "import sys; from kedge.cli import entry; print(entry.__file__, file=sys.stderr); entry.main(['help', {!r}])"
-    for topic in ("run", "errors", "json"):
-        command = [sys.executable, "-c", code.format(topic)]
-        done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=True)
-        assert done.stderr.startswith(str(place))
-        assert len(done.stdout) > 500
+    code = (
+        "import sys; from kedge.cli import entry; print(entry.__file__, file=sys.stderr); entry.main(['help', 'run'])"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=True)
+    assert done.stderr.startswith(str(place))
+    assert len(done.stdout) > 500
     assert (place / "kedge/docs/guides/run.md").read_bytes() == (REPOSITORY / "docs/guides/run.md").read_bytes()

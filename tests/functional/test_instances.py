@@ -170,10 +170,7 @@ def test_instance_that_was_killed_is_forgotten(runner: Runner, image: Path, name
 
 @pytest.mark.parametrize(
     ("flags", "expected"),
-    [
-        (["-B", "/no/such/folder:/x"], "cannot bind /no/such/folder"),
-        (["-B", "/etc/hosts:/bin"], "/bin"),
-    ],
+    [(["-B", "/no/such/folder:/x"], "cannot bind /no/such/folder"), (["-B", "/etc/hosts:/bin"], "/bin")],
 )
 def test_instance_that_cannot_start_says_why(
     runner: Runner, image: Path, name: str, flags: list[str], expected: str
@@ -211,12 +208,6 @@ def test_instance_stays_when_its_script_has_ended(runner: Runner, name: str) -> 
     assert "has ended" in runner.run("instance", "stop", name).stderr, "not killed when the time was up"
 
 
-def test_instance_run_runs_the_run_script(runner: Runner, image: Path, name: str) -> None:
-    runner.read("instance", "run", str(image), name, "a", "b")
-    wait_until("its script has run", lambda: runner.read("instance", "logs", "-o", name) == "runs a b\n")
-
-
-@ROLES
 def test_instance_that_does_not_listen_is_killed(runner: Runner, name: str) -> None:
     script = 'trap "" INT TERM; echo ready; while :; do sleep 0.05; done'
     sandbox = with_script(make_sandbox(runner.folder / f"deaf-{runner.uid}"), script)
@@ -261,16 +252,20 @@ def test_instance_stop_takes_patterns(runner: Runner, image: Path, name: str) ->
     assert "no instance 'data'" in nothing.stderr
 
 
-def test_instance_pid_file_and_json(runner: Runner, image: Path, name: str) -> None:
-    said = runner.read("instance", "start", "--json", "--pid-file", "pid", str(image), name)
+def test_instance_run_runs_the_run_script_and_writes_its_number(runner: Runner, image: Path, name: str) -> None:
+    said = runner.read("instance", "run", "--json", "--pid-file", "pid", str(image), name, "a", "b")
     pid = (runner.home / "pid").read_text().strip()
     assert json.loads(said)["pid"] == int(pid)
     assert is_gone(int(pid)) is False
+    wait_until("its script has run", lambda: runner.read("instance", "logs", "-o", name) == "runs a b\n")
 
 
 @pytest.mark.parametrize(
     ("number", "moments"),
-    [(signal.SIGINT, (80, 200)), (signal.SIGTERM, (140, 260)), (signal.SIGKILL, (80, 140, 200, 260))],
+    [
+        *((signal.SIGINT, (200,)), (signal.SIGTERM, (140,)), (signal.SIGKILL, (80, 200))),
+        pytest.param(signal.SIGKILL, tuple(range(20, 300, 40)), marks=pytest.mark.long),
+    ],
 )
 def test_instance_interrupted_start_leaves_no_process_without_record(
     runner: Runner, image: Path, name: str, number: int, moments: tuple[int, ...]
@@ -293,7 +288,6 @@ def test_instance_interrupted_start_leaves_no_process_without_record(
                 time.sleep(0.05)
 
 
-@ROLES
 def test_instance_file_server_ends_with_it(runner: Runner, image: Path, name: str) -> None:
     if can_use_fuse() or not find_squashfuse()[0]:
         pytest.skip("needs /dev/fuse and squashfuse")

@@ -35,20 +35,6 @@ def test_job_clues_of_a_failed_job_are_told(user: QueueUser) -> None:
     assert told["tasks"][0]["clue"]["cause"] == MEANS
 
 
-@pytest.mark.parametrize(
-    ("command", "means"),
-    [
-        ("python3 -c 'x = [0] * 10**18'", "asked for more memory than the node"),
-        ("cat /proc/self/status >/dev/full", "a disk is full"),
-        ("python3 -c 'import nobody.knows'", "Python has no module nobody there"),
-    ],
-)
-def test_job_clues_of_what_programs_say_themselves(user: QueueUser, command: str, means: str) -> None:
-    waited = user.run("submit", "--wait", "--site", "local", "-", "sh", "-c", command, check=False)
-    assert waited.returncode == JobFailed.exit_code
-    assert means in waited.stderr
-
-
 def test_job_clues_where_output_is_thrown_away(user: QueueUser) -> None:
     words = ("submit", "--wait", "--site", "local", "-o", "/dev/null", "-e", "/dev/null", "-", "sh", "-c", "echo x")
     user.run(*words)

@@ -38,8 +38,8 @@ def test_a_plan_loads_what_it_needs_only(environment: dict[str, str], way: str) 
     first = list_modules(environment, "-c", *words)
     loaded = list_modules(environment, "-c", *words) - list_modules(environment, "-c", "pass")
     own = {name for name in loaded if name.partition(".")[0] == "kedge"}
-    assert ("kedge.compat.found_mpis" in first) == (way == "--mpi")
-    assert "kedge.compat.found_mpis" not in own
+    assert ("kedge.compat.mpi_of_image" in first) == (way == "--mpi")
+    assert "kedge.compat.mpi_of_image" not in own
     assert not loaded & HEAVY
     assert not {name for name in own if name.split(".")[1:2] and name.split(".")[1] in PARTS}
     assert len(own) <= MODULES[way], sorted(own)
@@ -50,4 +50,4 @@ def test_an_image_that_was_written_anew_is_read_anew(environment: dict[str, str]
     for is_new in (True, False, True):
         if is_new:
             Path(environment["HOME"], "app.sqsh").write_bytes(write_image())
-        assert ("kedge.compat.found_mpis" in list_modules(environment, "-c", *words)) is is_new
+        assert ("kedge.compat.mpi_of_image" in list_modules(environment, "-c", *words)) is is_new

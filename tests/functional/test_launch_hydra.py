@@ -8,9 +8,11 @@ import subprocess
 
 import pytest
 
-from tests.builders.containers import Runner
+from tests.builders.containers import Runner, warm_runner
 from tests.builders.mpi_images import make_mpi_image
 from tests.requirements import REPOSITORY, require_program
+
+runner = warm_runner
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +28,7 @@ def program(runner: Runner) -> str:
     ("way", "status", "said"),
     [
         ("exit", 3, "failed with status 3|ended first"),
-        ("crash", 139, "was killed by SIGSEGV|ended first"),
+        pytest.param("crash", 139, "was killed by SIGSEGV|ended first", marks=pytest.mark.long),
         ("kill", 137, "was killed by SIGKILL|ended first"),
         ("abort", 5, "failed with status 5|was killed by SIGSEGV"),  # that of Debian 13 crashes on its way out
     ],

@@ -29,7 +29,7 @@ def start(runner: Runner, *words: str) -> subprocess.Popen[bytes]:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("size", [0, 5, 3_000_001])
+@pytest.mark.parametrize("size", [0, 3_000_001])
 def test_rank_0_reads_all_of_it_and_the_others_nothing(runner: Runner, image: str, size: int) -> None:
     text = ("0123456789abcdef" * (size // 16 + 1))[:size]
     done = runner.run(*WORDS, image, "sh", "-c", 'set -- $(cksum); echo "$RANK read $2"', stdin=text)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Numbers of ranks on one host: π with the same digits on 1, 2, 4 and 8, and 64 ranks that read each other's memory."""
+"""Numbers of ranks on one host: π with the same digits on 1, 2 and 8, and 64 ranks that read each other's memory."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def compile_program(runner: Runner, compiler: str, name: str) -> Path:
 @pytest.mark.parametrize("family", ["openmpi", "mpich"])
 def test_pi_has_the_same_digits_on_any_number_of_ranks(runner: Runner, family: str) -> None:
     image, program = make_mpi_image(runner, family), compile_program(runner, f"mpicc.{family}", "pi_by_mpi")
-    said = [runner.read("launch", "--tasks", str(size), str(image), str(program)) for size in (1, 2, 4, 8)]
-    assert [line.partition(": ")[0] for line in said] == [f"{size} ranks" for size in (1, 2, 4, 8)]
+    said = [runner.read("launch", "--tasks", str(size), str(image), str(program)) for size in (1, 2, 8)]
+    assert [line.partition(": ")[0] for line in said] == [f"{size} ranks" for size in (1, 2, 8)]
     assert len({line.partition(": ")[2] for line in said}) == 1
     assert abs(float(said[0].partition(": ")[2]) - 3.141592653589793) < 1e-12
 

@@ -16,10 +16,7 @@ from tests.builders.containers import Runner, each_role, give_to, make_sandbox
 
 CONDA = "opt/conda/lib/python3.8/site-packages"
 PYTHON = '#!/bin/sh\necho "python $*; $MASTER_ADDR:$MASTER_PORT"\n'
-RELEASES = {
-    "1.8": {"launch.py": '"--use_env"'},
-    "1.9": {"launch.py": '"--use_env"', "run.py": "main()"},
-}
+RELEASES = {"1.8": {"launch.py": '"--use_env"'}, "1.9": {"launch.py": '"--use_env"', "run.py": "main()"}}
 RUN, LAUNCH = "python -m torch.distributed.run", "python -m torch.distributed.launch --use_env"
 IN_SQUASHFS = ("torch-1.8", "bare")
 SLURM = ("submit", "--dry-run", "--site", "generic-slurm", "--gpus", "4", "--time", "1h")

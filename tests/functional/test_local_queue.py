@@ -21,8 +21,9 @@ import pytest
 from kedge.jobs.local.host_resources import read_machine
 from kedge.jobs.local.queue_files import LocalQueue
 from kedge.system.file_locks import is_locked
+from tests.builders.rows import each_row
 from tests.builders.warm_kedge import run_kedge
-from tests.requirements import REPOSITORY, open_way, require_program, require_root
+from tests.requirements import REPOSITORY
 
 PATIENCE = 40.0
 OVER = {"done", "failed", "cancelled", "timeout", "out of memory", "node failed", "lost"}
@@ -74,7 +75,14 @@ class Machine:
             if until is not None and until(found[0]):
                 return found[0]
             assert time.monotonic() < end, f"{found}\n{self.read_log()}"
-            time.sleep(0.15)
+            self.pause(id, 0.15 if until else 1)
+
+    def pause(self, id: str, most: float) -> None:
+        """Until the job's directory has left the queue, or so long: a question to the queue costs more than a look."""
+        end = time.monotonic() + most
+        time.sleep(0.05)
+        while (self.queue.active / id).exists() and time.monotonic() < end:
+            time.sleep(0.05)
 
     def wait_running(self, id: str) -> dict[str, Any]:
         entry = self.wait(id, lambda each: each["state"] == "running")
@@ -117,9 +125,9 @@ class Machine:
             if ids:
                 self.call("cancel", *ids, status=None)
             end = time.monotonic() + PATIENCE
-            while self.queue.list_active() and time.monotonic() < end:
+            while ids and (active := self.queue.list_active()) and time.monotonic() < end:
+                self.pause(str(active[0].id), 1)
                 self.call("list", status=None)
-                time.sleep(0.2)
 
 
 @pytest.fixture
@@ -137,18 +145,15 @@ def gpu_machine(tmp_path: Path) -> Iterator[Machine]:
     made.end()
 
 
-def test_submit_runs_a_script(machine: Machine) -> None:
+def test_submit_runs_a_script_and_says_how_it_ended(machine: Machine) -> None:
     id = machine.submit('echo "$KEDGE_LOCAL_JOB_ID in $PWD"; echo trouble >&2')
     assert id == "1"
+    bad, killed = machine.submit("exit 3"), machine.submit("kill -9 $$")
     entry = machine.wait(id)
     assert (entry["state"], entry["exit_code"], entry["signal"]) == ("done", 0, None)
     assert machine.output(id) == f"1 in {machine.folder}\ntrouble\n"
     assert entry["submitted"] <= entry["started"] <= entry["ended"]
     assert dict(entry["details"])["output"] == str(machine.folder / "1_.out")
-
-
-def test_submit_says_how_a_script_ended(machine: Machine) -> None:
-    bad, killed = machine.submit("exit 3"), machine.submit("kill -9 $$")
     assert machine.wait(bad)["exit_code"] == 3
     entry = machine.wait(killed)
     assert (entry["state"], entry["exit_code"], entry["signal"]) == ("failed", None, 9)
@@ -161,6 +166,7 @@ def test_submit_keeps_the_script_and_the_environment_of_that_moment(machine: Mac
     assert machine.output(first) == "first sweet\n"
     secret = machine.queue.ended / first / "environment"
     assert secret.stat().st_mode & 0o777 == 0o600
+    assert machine.queue.root.stat().st_mode & 0o777 == 0o700
 
 
 def test_submit_carries_hostile_text_unchanged(machine: Machine) -> None:
@@ -189,8 +195,8 @@ def test_submit_lets_the_command_line_beat_the_script(machine: Machine) -> None:
     assert (entry["name"], entry["time_limit"]) == ("mine", 7200)
 
 
-@pytest.mark.parametrize(
-    ("directive", "status", "says"),
+@each_row(
+    "directive, status, says",
     [
         ("--gpus=3", 71, "this host has none"),
         ("--cpus=100000", 71, "this host allows"),
@@ -232,7 +238,9 @@ def test_submit_of_a_folder_that_goes_away_says_so(machine: Machine) -> None:
 
 
 def test_time_limit_ends_all_processes(machine: Machine) -> None:
+    """Those that hang up does not reach, and those that do not hear."""
     id = machine.submit("(trap '' HUP; setsid sleep 313) & sleep 313", "--time=1s")
+    deaf = machine.submit("trap '' TERM; echo deaf; while :; do sleep 0.2; done", "--time=1s")
     began = time.monotonic()
     entry = machine.wait(id)
     assert entry["state"] == "timeout"
@@ -240,11 +248,7 @@ def test_time_limit_ends_all_processes(machine: Machine) -> None:
     assert time.monotonic() - began < 60
     assert "is being stopped" in machine.output(id)
     assert not _find_processes("sleep\x00313")
-
-
-def test_time_limit_kills_what_does_not_hear(machine: Machine) -> None:
-    id = machine.submit("trap '' TERM; echo deaf; while :; do sleep 0.2; done", "--time=1s")
-    entry = machine.wait(id)
+    entry = machine.wait(deaf)
     assert (entry["state"], entry["signal"]) == ("timeout", 9)
 
 
@@ -279,18 +283,15 @@ def test_cancel_can_send_a_signal(machine: Machine) -> None:
     assert "unknown signal 'NONE'" in machine.call("cancel", "--signal", "NONE", id, status=2).stderr
 
 
-def test_memory_limit_ends_a_job(machine: Machine) -> None:
+def test_leftovers_and_greedy_processes_of_a_script_end(machine: Machine) -> None:
     grow = "import time; data = bytearray(200 << 20); time.sleep(300)"
-    id = machine.submit(f"{shlex.quote(sys.executable)} -c '{grow}'", "--memory=100M")
-    entry = machine.wait(id)
-    assert entry["state"] == "out of memory"
-    assert "requested 100M" in entry["reason"]
-
-
-def test_leftovers_of_a_script_end_with_it(machine: Machine) -> None:
+    greedy = machine.submit(f"{shlex.quote(sys.executable)} -c '{grow}'", "--memory=100M")
     id = machine.submit("setsid nohup sleep 303 >/dev/null 2>&1 & sleep 0.2; echo done")
     assert machine.wait(id)["state"] == "done"
     assert not _find_processes("sleep\x00303")
+    entry = machine.wait(greedy)
+    assert entry["state"] == "out of memory"
+    assert "requested 100M" in entry["reason"]
 
 
 def test_jobs_wait_for_room_in_their_order(machine: Machine) -> None:
@@ -417,7 +418,7 @@ def test_run_that_is_killed_leaves_the_queue(machine: Machine) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("many", [16, pytest.param(64, marks=pytest.mark.long)])
+@pytest.mark.parametrize("many", [8, pytest.param(64, marks=pytest.mark.long)])
 def test_submits_at_once_lose_nothing(machine: Machine, many: int) -> None:
     script = machine.write("echo ran", "--output=/dev/null", "--array=0-0")
     running = [
@@ -432,7 +433,7 @@ def test_submits_at_once_lose_nothing(machine: Machine, many: int) -> None:
     machine.call("cancel", *map(str, sorted(known)))
 
 
-@pytest.mark.parametrize("rounds", [12, pytest.param(50, marks=pytest.mark.long)])
+@pytest.mark.parametrize("rounds", [8, pytest.param(50, marks=pytest.mark.long)])
 def test_killed_commands_lose_no_job(machine: Machine, rounds: int) -> None:
     """kill -9 at random moments: every id that was printed is a job, every job ends once, and its script ran once."""
     script = machine.write("echo x >> runs.$KEDGE_LOCAL_JOB_ID", "--output=/dev/null")
@@ -481,8 +482,8 @@ def test_killed_runners_leave_no_job_without_an_end(machine: Machine) -> None:
     """kill -9 of whatever the queue runs, at random moments: each job is done or lost, and ran once at most."""
     script = machine.write("echo x >> runs.$KEDGE_LOCAL_JOB_ID; sleep 0.2", "--output=/dev/null")
     chance = random.Random(7)
-    ids = [machine.call("submit", str(script)).stdout.strip() for _ in range(10)]
-    for _ in range(8):
+    ids = [machine.call("submit", str(script)).stdout.strip() for _ in range(6)]
+    for _ in range(6):
         time.sleep(chance.uniform(0.0, 0.3))
         marks = [*machine.queue.active.glob("*/running"), machine.queue.keeper]
         for pid in machine.find_holders(chance.choice(marks)):
@@ -555,48 +556,6 @@ def test_list_of_large_arrays_is_quick(machine: Machine, last: int, seconds: int
     began = time.monotonic()
     assert len(machine.list_jobs()) == last + 1
     assert time.monotonic() - began < seconds
-
-
-def test_modules_of_the_users_folder_are_not_ours(machine: Machine) -> None:
-    for name in ("json", "signal", "argparse"):
-        (machine.folder / f"{name}.py").write_text("raise SystemExit('not the real one')\n")
-    argv = machine.argv("submit", str(machine.write("true")))
-    done = subprocess.run(argv, env=machine.environ, cwd=machine.folder, capture_output=True, text=True, check=True)
-    assert machine.wait(done.stdout.strip())["state"] == "done"
-
-
-@pytest.mark.root
-def test_queue_as_an_ordinary_user(tmp_path: Path) -> None:
-    require_root()
-    setpriv = require_program("setpriv")
-    open_way(tmp_path)
-    home = tmp_path / "home"
-    home.mkdir()
-    os.chown(home, 1501, 1501)
-    (home / "job.sh").write_text("#!/bin/bash\n#KEDGE --time=1m\nid -u\n")
-    environ = {**os.environ, "HOME": str(home), "PYTHONPATH": str(REPOSITORY / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
-    words = [setpriv, "--reuid", "1501", "--regid", "1501", "--clear-groups", sys.executable, "-P", "-m", "kedge"]
-    done = subprocess.run(
-        [*words, "local-queue", "submit", "job.sh"], env=environ, cwd=home, capture_output=True, text=True, check=False
-    )
-    assert done.stdout == "1\n", done.stderr
-    output = home / "job.sh-1.out"
-    end = time.monotonic() + PATIENCE
-    while not (output.exists() and output.read_text()) and time.monotonic() < end:
-        time.sleep(0.1)
-    assert output.read_text() == "1501\n"
-    queue = home / ".local/state/kedge/local-queue" / os.uname().nodename
-    assert queue.stat().st_mode & 0o777 == 0o700
-
-
-@pytest.mark.root
-def test_queue_of_another_user_is_refused(machine: Machine) -> None:
-    """A turn starts jobs, so root must not take one in a user's queue."""
-    require_root()
-    machine.queue.make()
-    os.chown(machine.queue.root, 1501, 1501)
-    assert "it belongs to user 1501" in machine.call("list", status=30).stderr
-    os.chown(machine.queue.root, 0, 0)
 
 
 def test_queue_forgets_what_is_long_over(machine: Machine) -> None:

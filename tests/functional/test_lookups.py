@@ -20,12 +20,12 @@ _LOGIN = {"APPTAINER_DOCKER_USERNAME": "me", "APPTAINER_DOCKER_PASSWORD": "right
 @pytest.fixture
 def runner() -> Iterator[Runner]:
     """A user: who asks is the same code for root, whose starts `test_a_tag_that_moved_runs_the_new_image` has."""
-    yield from each_role("user")
+    yield from each_role("user", is_warm=True)
 
 
 @pytest.fixture(params=["user", "root"])
 def both(request: pytest.FixtureRequest) -> Iterator[Runner]:
-    yield from each_role(request.param)
+    yield from each_role(request.param, is_warm=True)
 
 
 def put_image(registry: FakeRegistry, version: str) -> str:

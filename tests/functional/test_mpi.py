@@ -118,9 +118,7 @@ def test_bad_input_is_refused_in_words(runner: Runner) -> None:
 
 @pytest.mark.parametrize("family", list(OTHER))
 @pytest.mark.parametrize("mode", ["hybrid", "contained"])
-def test_launch_with_the_images_mpi(
-    runner: Runner, images: dict[str, Path], bare: Path, family: str, mode: str
-) -> None:
+def test_launch_with_the_images_mpi(runner, images, bare, family, mode):
     program = f"{bare}/usr/bin/ranks-{family}:/usr/bin/ranks"
     done = launch(runner, "--mpi-mode", mode, "--bind", program, str(images[family]), "ranks")
     assert (done.returncode, sorted(done.stdout.split("\n")[:3])) == (0, THREE), done.stderr

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders.containers import Runner, give_to, warm_runner
+from tests.builders.rows import each_row
 
 runner = warm_runner
 RECIPE = "Bootstrap: scratch\n%post\ntrue\n"
@@ -27,31 +28,24 @@ def folder(runner: Runner) -> Path:
     return give_to(runner, place)
 
 
-@pytest.mark.parametrize("force", [(), ("--force",)])
-@pytest.mark.parametrize("image", ["a.sif", "new.sif"])
-def test_build_with_swapped_words_says_so(runner: Runner, folder: Path, force: tuple[str, ...], image: str) -> None:
-    done = runner.run("build", *force, "swap.def", image, cwd=folder)
-    assert done.returncode != 0
-    assert f"the output comes first: kedge build {image} swap.def" in done.stderr
+def test_verbs_with_swapped_words_say_so(runner: Runner, folder: Path) -> None:
+    (folder / "changes/upper").mkdir(parents=True, exist_ok=True)
+    for words, said in (
+        ("build swap.def a.sif", "the output comes first: kedge build a.sif swap.def"),
+        ("build swap.def new.sif", "the output comes first: kedge build new.sif swap.def"),
+        ("build --force swap.def a.sif", "the output comes first: kedge build a.sif swap.def"),
+        ("convert --force new.sqsh a.sif", "kedge convert a.sif new.sqsh"),
+        ("commit --base a.sif new.sif changes", "the overlay comes first: kedge commit changes new.sif"),
+        ("commit --force --base a.sif new.sif changes", "the overlay comes first: kedge commit changes new.sif"),
+    ):
+        done = runner.run(*words.split(), cwd=folder)
+        assert done.returncode != 0, words
+        assert said in done.stderr
+        assert "rm -r" not in done.stderr
     assert (folder / "swap.def").read_text() == RECIPE
 
 
-def test_convert_with_swapped_words_says_so(runner: Runner, folder: Path) -> None:
-    done = runner.run("convert", "--force", "new.sqsh", "a.sif", cwd=folder)
-    assert done.returncode != 0
-    assert "kedge convert a.sif new.sqsh" in done.stderr
-
-
-@pytest.mark.parametrize("force", [(), ("--force",)])
-def test_commit_with_swapped_words_says_so(runner: Runner, folder: Path, force: tuple[str, ...]) -> None:
-    (folder / "changes/upper").mkdir(parents=True, exist_ok=True)
-    done = runner.run("commit", *force, "--base", "a.sif", "new.sif", "changes", cwd=folder)
-    assert done.returncode == 2
-    assert "the overlay comes first: kedge commit changes new.sif" in done.stderr
-    assert "rm -r" not in done.stderr
-
-
-@pytest.mark.parametrize(
+@each_row(
     ("words", "kept"),
     [
         ("pull --force swap.def host:true", "swap.def"),

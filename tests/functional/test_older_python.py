@@ -59,7 +59,7 @@ def older(runner: Runner, tmp_path_factory: pytest.TempPathFactory) -> Runner:
 
 def test_calls_are_missing_there(older: Runner) -> None:
     asked = "import os, json; print(json.dumps([hasattr(os, x) for x in ('memfd_create', 'pidfd_open')]))"
-    done = subprocess.run([older.program[0], "-c", asked], capture_output=True, text=True, check=True)
+    done = subprocess.run([older.program[0], "-c", asked], check=True, capture_output=True, text=True)
     assert json.loads(done.stdout) == [False, False]
 
 

@@ -9,6 +9,7 @@ import re
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -19,18 +20,18 @@ from kedge.image.formats.sif.reader import SifReader
 from kedge.image.image_file import identify
 from tests.builders.sif import build_sif
 from tests.builders.squashfs_images import write_image
+from tests.builders.warm_kedge import kedge
 from tests.requirements import require_program
 
 
-def create(*words, **options):
-    command = [sys.executable, "-m", "kedge", "overlay", "create", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, **options)
+def create(*words, cwd="/", umask=None):
+    return kedge("overlay", "create", *words, cache=Path("/nonexistent"), cwd=cwd, umask=umask, check=False)
 
 
 def list_folder(image, folder="/"):
     """Name: (mode, uid, gid), read by e2fsprogs."""
     program = require_program("debugfs")
-    done = subprocess.run([program, "-R", f"ls -p {folder}", str(image)], capture_output=True, text=True, check=True)
+    done = subprocess.run([program, "-R", f"ls -p {folder}", str(image)], check=True, capture_output=True, text=True)
     found = {}
     for line in done.stdout.splitlines():
         parts = line.split("/")

@@ -52,7 +52,7 @@ def command_of(place: Path, lines: str) -> list[str]:
 
 def perform(place: Path, lines: str, **environment: str) -> dict[str, object]:
     done = subprocess.run(
-        command_of(place, lines), capture_output=True, text=True, timeout=60, env=os.environ | environment, check=False
+        command_of(place, lines), env=os.environ | environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
@@ -74,12 +74,6 @@ def make_ext(place: Path, owner: int = 0) -> Path:
         subprocess.run(debugfs, input=requests.encode(), check=True, capture_output=True)
     give(image)
     return image
-
-
-def check_ext(image: Path) -> None:
-    program = require_program("e2fsck")
-    done = subprocess.run([program, "-fn", str(image)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 OVERLAY = """
@@ -140,7 +134,7 @@ answer(way=way, tried=tried)
 """,
     )
     assert "Lustre" in str(found["way"])
-    assert "overlay" not in found["tried"]  # type: ignore[operator]
+    assert "overlay" not in found["tried"]
 
 
 def test_no_way_at_all_is_one_error_with_every_reason(place):
@@ -253,39 +247,32 @@ def test_an_overlay_of_a_user_that_the_namespace_does_not_know_is_refused_in_wor
     wait_until_unused(image)
 
 
-def test_a_layer_without_upper_is_refused_in_words(place):
-    found = perform(
-        place,
-        """
-        enter_mounts()
-        prepare("lower", "layer", "upper", "work", "root")
-        try:
-            mount_overlay([base + "/layer/upper", base + "/lower"], base + "/upper", base + "/work", base + "/root")
-        except KedgeError as problem:
-            answer(text=problem.message, hint=problem.hint)
-        """,
-    )
-    assert found["text"] == "the overlay has no directory 'upper'"
-    assert "kedge overlay create" in str(found["hint"])
-
-
-@pytest.mark.parametrize("name", ["upper", "work"])
-def test_a_layer_whose_folders_are_links_is_refused(place, name):
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("upper", "pass"),
+        ("upper", 'os.symlink(base + "/elsewhere", place)'),
+        ("work", 'os.symlink(base + "/elsewhere", place)'),
+    ],
+)
+def test_a_layer_whose_folders_are_missing_or_links_is_refused(place, name, change):
     """An image that somebody else made must not bring directories of the host into the container."""
     found = perform(
         place,
         f"""
         enter_mounts()
         prepare("lower", "layer/upper", "layer/work", "root", "elsewhere")
-        os.rmdir(base + "/layer/{name}")
-        os.symlink(base + "/elsewhere", base + "/layer/{name}")
+        place = base + "/layer/{name}"
+        os.rmdir(place)
+        {change}
         try:
             mount_overlay([base + "/lower"], base + "/layer/upper", base + "/layer/work", base + "/root")
         except KedgeError as problem:
-            answer(text=problem.message)
+            answer(text=problem.message, hint=problem.hint)
         """,
     )
     assert found["text"] == f"the overlay has no directory '{name}'"
+    assert "kedge overlay create" in str(found["hint"])
 
 
 def test_an_underlay_shows_all_of_the_image_and_what_was_missing(place):
@@ -331,58 +318,6 @@ def test_an_underlay_shows_all_of_the_image_and_what_was_missing(place):
     assert found["writing"] == ["Read-only file system", "Read-only file system"]
 
 
-WRITE_EXT = """
-servers = ExtServers([ExtImage(image, 0, 0, writable=True)], base)
-enter_mounts({flags})
-def work():
-    servers.adopt()
-    prepare("layer", "lower", "root")
-    write(f"{{base}}/lower/gone")
-    mount_ext(image, 0, 0, base + "/layer", writable=True, servers=servers)
-    servers.close()
-    mount_overlay([base + "/lower"], base + "/layer/upper", base + "/layer/work", base + "/root", is_written=True)
-    write(base + "/root/kept", "kept" * 50000)
-    os.unlink(base + "/root/gone")
-    answer(names=sorted(os.listdir(base + "/root")))
-{then}
-"""
-READ_EXT = """
-servers = enter_beside(image, writable=False)
-prepare("layer", "lower", "root", "upper", "work")
-write(f"{base}/lower/gone")
-mount_ext(image, 0, 0, base + "/layer", writable=False, servers=servers)
-way = mount_overlay([base + "/layer/upper", base + "/lower"], base + "/upper", base + "/work", base + "/root")
-try:
-    write(base + "/layer/upper/refused")
-    refused = ""
-except OSError as problem:
-    refused = problem.strerror
-answer(names=sorted(os.listdir(base + "/root")), kept=len(read(base + "/root/kept")), refused=refused, way=way)
-"""
-IN_A_PROCESS_NAMESPACE = """
-child = os.fork()
-if child == 0:
-    work()
-    os._exit(0)  # the first process of the namespace: its end kills all others in it
-os.waitpid(child, 0)
-"""
-
-
-@pytest.mark.parametrize(("flags", "then"), [("0", "work()"), ("CLONE_NEWPID", IN_A_PROCESS_NAMESPACE)])
-def test_an_ext3_image_keeps_what_was_written_and_is_clean_afterwards(place, flags, then):
-    for name in ("fuse2fs", "fuse-overlayfs"):
-        require_program(name)
-    image = make_ext(place)
-    assert perform(place, WRITE_EXT.format(flags=flags, then=then)) == {"names": ["kept"]}
-    wait_until_unused(image)
-    check_ext(image)
-    found = perform(place, READ_EXT)
-    assert found["names"] == ["kept"]
-    assert found["kept"] == 200_000
-    assert found["refused"] == "Read-only file system"
-    wait_until_unused(image)
-
-
 def test_an_ext3_file_system_inside_a_file_is_found_at_its_offset(place):
     require_program("fuse2fs")
     image = make_ext(place)
@@ -399,43 +334,6 @@ def test_an_ext3_file_system_inside_a_file_is_found_at_its_offset(place):
     )
     assert found["names"] == ["lost+found", "upper", "work"]
     wait_until_unused(image)
-
-
-def test_an_ext3_image_has_one_writer_or_many_readers(place):
-    require_program("fuse2fs")
-    image = make_ext(place)
-    hold = """
-    servers = enter_beside(image, writable=WRITABLE)
-    prepare("layer")
-    mount_ext(image, 0, 0, base + "/layer", writable=WRITABLE, servers=servers)
-    answer(pid=os.getpid())
-    sys.stdin.read()
-    """
-    attempt = """
-    try:
-        ExtServers([ExtImage(image, 0, 0, writable=WRITABLE)], base)
-        answer(text="")
-    except KedgeError as problem:
-        answer(text=problem.message, users=problem.context["used by"], hint=problem.hint)
-    """
-    for held, wanted, words in (
-        ("True", "True", "only while no other container uses it"),
-        ("True", "False", "in use by a container that writes"),
-        ("False", "True", "only while no other container uses it"),
-        ("False", "False", ""),
-    ):
-        command = command_of(place, hold.replace("WRITABLE", held))
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
-            assert holder.stdout is not None
-            assert "pid" in holder.stdout.readline()
-            found = perform(place, attempt.replace("WRITABLE", wanted))
-            assert words in str(found["text"]), (held, wanted)
-            assert bool(words) == bool(found["text"])
-            if words:
-                assert "fuse2fs" in str(found["users"])
-                assert ":ro" in str(found["hint"])
-            holder.communicate("")
-        wait_until_unused(image)
 
 
 def test_an_ext3_image_whose_server_is_about_to_end_is_waited_for(place):

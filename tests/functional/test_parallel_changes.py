@@ -3,30 +3,19 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+from tests.builders.warm_kedge import kedge
 
 COUNT = 6
 
 
 def run_all(home: Path, *commands: list[str]) -> None:
     """Run them at the same time; all must succeed."""
-    environ = {**os.environ, "HOME": str(home), "XDG_CONFIG_HOME": str(home / "config")}
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-m", "kedge", *words],
-            env=environ,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for words in commands
-    ]
-    said = [each.communicate(timeout=300)[0] for each in running]
-    assert [each.returncode for each in running] == [0] * len(commands), said
+    environment = {"HOME": str(home), "XDG_CONFIG_HOME": str(home / "config")}
+    with ThreadPoolExecutor(len(commands)) as pool:
+        list(pool.map(lambda words: kedge(*words, cache=home / "cache", environment=environment), commands))
 
 
 def test_parallel_remotes_are_all_added(tmp_path: Path) -> None:

@@ -18,20 +18,7 @@ from tests.builders.warm_kedge import run_kedge
 from tests.fakes.pbs import end_all, make_environment
 
 HOSTILE = [
-    "a b",
-    "it's",
-    '"q"',
-    "$(id)",
-    "`id`",
-    "\\",
-    "two\n#PBS -N x\nlines",
-    "é日本🎉",
-    "*",
-    "%j",
-    "",
-    "#x",
-    "-n",
-    "!",
+    *("a b", "it's", '"q"', "$(id)", "`id`", "\\", "two\n#PBS -N x\nlines", "é日本🎉", "*", "%j", "", "#x", "-n", "!")
 ]
 SHOW = "import json, os, sys; print(json.dumps([sys.argv[1:], os.environ['NOTE'], os.environ['KEDGE_JOB_NAME']]))"
 PATIENCE = 60.0

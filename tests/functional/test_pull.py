@@ -12,26 +12,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from kedge.base.manifest import DOCKER_LIST
-from kedge.errors import (
-    AccessDenied,
-    AuthenticationFailed,
-    CorruptImage,
-    DigestMismatch,
-    HostileImage,
-    ImageNotFound,
-    NetworkFailed,
-    NoMatchingPlatform,
-    OutputExists,
-    UnsupportedFormat,
-)
+from kedge import errors
 from kedge.image.sources.open_local import open_sif
 from tests.builders import layers as build
-from tests.builders.images import add_rich_image, hash_file, make_config, noise, rich_layers
+from tests.builders.images import add_rich_image, hash_file, make_config, noise
 from tests.builders.images import kedge as start_kedge
 from tests.builders.warm_kedge import kedge
 from tests.fakes.http_server import Reply
@@ -97,28 +86,6 @@ def test_pull_is_reproducible(tmp_path: Path, registry: FakeRegistry) -> None:
     assert hash_file(tmp_path / "a.sif") == hash_file(tmp_path / "b.sif")
 
 
-def test_pull_gives_the_same_directory_with_any_number_of_threads(tmp_path: Path, registry: FakeRegistry) -> None:
-    """With more than one, processes of their own make the files."""
-    for threads in ("1", "4"):
-        words = ("pull", "--sandbox", "--threads", threads, tmp_path / threads)
-        kedge(*words, f"docker://{registry.host}/team/rich:1", cache=tmp_path / "c")
-    one, four = (list_files(tmp_path / threads) for threads in ("1", "4"))
-    assert len(one) > 30
-    assert one == four
-
-
-def list_files(folder: Path) -> dict[str, tuple[object, ...]]:
-    """All of a directory but when directories were made that no layer names."""
-    found = {}
-    for path in folder.rglob("*"):
-        status = path.lstat()
-        is_file = path.is_file() and not path.is_symlink()
-        moment = 0 if path.is_dir() or ".singularity.d" in path.parts else status.st_mtime_ns
-        content = hash_file(path) if is_file and path.name != "labels.json" else ""
-        found[str(path.relative_to(folder))] = (oct(status.st_mode), status.st_nlink if is_file else 0, moment, content)
-    return found
-
-
 def test_pull_again_needs_no_layers_and_no_registry(tmp_path: Path) -> None:
     with FakeRegistry() as registry:
         digest = add_rich_image(registry)
@@ -149,7 +116,7 @@ def test_pull_under_another_name_does_not_change_the_bytes(tmp_path: Path, regis
 def test_pull_offline_uses_the_store_or_says_no(tmp_path: Path, registry: FakeRegistry) -> None:
     reference = f"docker://{registry.host}/team/rich:1"
     refused = kedge("pull", "--offline", tmp_path / "a.sif", reference, cache=tmp_path / "c", check=False)
-    assert refused.returncode == ImageNotFound.exit_code
+    assert refused.returncode == errors.ImageNotFound.exit_code
     kedge("pull", tmp_path / "a.sif", reference, cache=tmp_path / "c")
     registry.server.log.clear()
     kedge("pull", "--offline", tmp_path / "b.sif", reference, cache=tmp_path / "c")
@@ -166,16 +133,15 @@ def test_pull_notices_a_stored_image_changed_in_place(tmp_path: Path, registry: 
     assert hash_file(tmp_path / "b.sif") == before
 
 
-@pytest.mark.parametrize("form", ["sandbox", "squashfs", "oci", "oci-archive", "docker-archive"])
-def test_pull_writes_every_form_and_back(tmp_path: Path, form: str) -> None:
-    with FakeRegistry() as registry:
-        add_rich_image(registry)
-        kedge("pull", "--format", form, tmp_path / "x", f"docker://{registry.host}/team/rich:1", cache=tmp_path / "c")
-    prefix = f"{form}:" if "archive" in form or form == "oci" else ""
-    kedge("pull", tmp_path / "back.sif", f"{prefix}{tmp_path / 'x'}", cache=tmp_path / "c")
-    image = open_sif(tmp_path / "back.sif")
-    assert b"".join(image.source.chunks(image.root.children[b"data"].children[b"replaced"])) == b"above"
-    image.close()
+def test_pull_writes_every_form_and_back(tmp_path: Path, registry: FakeRegistry) -> None:
+    for form in ("sandbox", "squashfs", "oci", "oci-archive", "docker-archive"):
+        words = ("pull", "--format", form, tmp_path / form, f"docker://{registry.host}/team/rich:1")
+        kedge(*words, cache=tmp_path / "c")
+        prefix = f"{form}:" if form.startswith(("oci", "docker")) else ""
+        kedge("pull", "--force", tmp_path / "back.sif", f"{prefix}{tmp_path / form}", cache=tmp_path / "c")
+        image = open_sif(tmp_path / "back.sif")
+        assert b"".join(image.source.chunks(image.root.children[b"data"].children[b"replaced"])) == b"above", form
+        image.close()
     assert leftovers(tmp_path) == []
 
 
@@ -184,7 +150,7 @@ def test_pull_refuses_what_exists_before_asking(tmp_path: Path, registry: FakeRe
     (tmp_path / "x.sif").write_bytes(precious)
     reference = f"docker://{registry.host}/team/rich:1"
     done = kedge("pull", tmp_path / "x.sif", reference, cache=tmp_path / "c", check=False)
-    assert (done.returncode, registry.server.log) == (OutputExists.exit_code, [])
+    assert (done.returncode, registry.server.log) == (errors.OutputExists.exit_code, [])
     assert (tmp_path / "x.sif").read_bytes() == precious
     kedge("pull", "--force", tmp_path / "x.sif", reference, cache=tmp_path / "c")
     assert (tmp_path / "x.sif").stat().st_size > 1_000_000
@@ -203,33 +169,6 @@ def test_pull_dry_run_downloads_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "rich_1.sif").exists()
 
 
-def test_pull_chooses_the_architecture_from_a_list(tmp_path: Path) -> None:
-    tars = rich_layers()
-    with FakeRegistry() as registry:
-        entries = []
-        for architecture in ("amd64", "arm64"):
-            blob = [build.compress(tar) for tar in tars]
-            registry.add_image("team/multi", architecture, blob, make_config(tars, {}, architecture))
-            raw = registry.manifests["team/multi", architecture][0]
-            digest = registry.add_manifest("team/multi", architecture, raw)
-            entries.append(
-                {"mediaType": "application/vnd.oci.image.manifest.v1+json", "digest": str(digest), "size": len(raw),
-                 "platform": {"architecture": architecture, "os": "linux"}}
-            )  # fmt: skip
-        index = json.dumps({"schemaVersion": 2, "mediaType": DOCKER_LIST, "manifests": entries}).encode()
-        registry.add_manifest("team/multi", "1", index, DOCKER_LIST)
-        reference = f"docker://{registry.host}/team/multi:1"
-        for architecture in ("amd64", "arm64"):
-            start_kedge(
-                "pull", "--arch", architecture, tmp_path / f"{architecture}.sif", reference, cache=tmp_path / "c"
-            )
-            header = start_kedge("sif", "header", tmp_path / f"{architecture}.sif", cache=tmp_path / "c").stdout
-            assert f"Primary Architecture: {architecture}" in header
-        done = start_kedge("pull", "--arch", "s390x", tmp_path / "z.sif", reference, cache=tmp_path / "c", check=False)
-    assert done.returncode == NoMatchingPlatform.exit_code
-    assert "amd64, arm64" in done.stderr
-
-
 def test_pull_from_a_registry_with_the_ways_of_nvcr(tmp_path: Path) -> None:
     policy = nvcr(users={"user": "the-key"}, private=frozenset({"team/rich"}), gated={"team/gated": frozenset()})
     with FakeRegistry(policy) as registry:
@@ -237,21 +176,14 @@ def test_pull_from_a_registry_with_the_ways_of_nvcr(tmp_path: Path) -> None:
         add_rich_image(registry, "team/gated")
         reference = f"docker://{registry.host}/team/rich:1"
         refused = kedge("pull", tmp_path / "x.sif", reference, cache=tmp_path / "c", check=False)
-        assert refused.returncode == AuthenticationFailed.exit_code
+        assert refused.returncode == errors.AuthenticationFailed.exit_code
         key = {"APPTAINER_DOCKER_USERNAME": "user", "APPTAINER_DOCKER_PASSWORD": "the-key"}
         done = kedge("-v", "pull", tmp_path / "x.sif", reference, cache=tmp_path / "c", environment=key)
         gated = kedge("pull", tmp_path / "g.sif", f"docker://{registry.host}/team/gated:1", cache=tmp_path / "c",
                       environment=key, check=False)  # fmt: skip
-    assert gated.returncode in (AccessDenied.exit_code, AuthenticationFailed.exit_code)
+    assert gated.returncode in (errors.AccessDenied.exit_code, errors.AuthenticationFailed.exit_code)
     for each in (refused, done, gated):
         assert "the-key" not in each.stdout + each.stderr
-
-
-def test_pull_of_a_missing_tag_names_it(tmp_path: Path, registry: FakeRegistry) -> None:
-    done = kedge("pull", f"docker://{registry.host}/team/rich:nope", cache=tmp_path / "c", cwd=tmp_path, check=False)
-    assert done.returncode == ImageNotFound.exit_code
-    assert "nope" in done.stderr
-    assert list(tmp_path.glob("*.sif")) == []
 
 
 def test_pull_resumes_a_broken_download_by_range(tmp_path: Path, registry: FakeRegistry) -> None:
@@ -264,14 +196,12 @@ def test_pull_resumes_a_broken_download_by_range(tmp_path: Path, registry: FakeR
 @pytest.mark.parametrize(
     ("fault", "code"),
     [
-        ({"corrupt_at": 50_000}, DigestMismatch.exit_code),
-        ({"reply": Reply(500, b"broken")}, NetworkFailed.exit_code),
+        ({"corrupt_at": 50_000}, errors.DigestMismatch.exit_code),
+        ({"reply": Reply(500, b"broken")}, errors.NetworkFailed.exit_code),
         ({"reply": Reply(200, b"<html>portal</html>", {"Content-Type": "text/html"})}, None),
     ],
 )
-def test_pull_of_bad_blobs_fails_and_leaves_nothing(
-    tmp_path: Path, fault: dict[str, object], code: int | None, registry: FakeRegistry
-) -> None:
+def test_pull_of_bad_blobs_fails_and_leaves_nothing(tmp_path, fault, code, registry):
     registry.server.fail("GET .*/blobs/", times=1000, **fault)
     reference = f"docker://{registry.host}/team/rich:1"
     environment = {"KEDGE_RETRIES": "1"}
@@ -287,11 +217,8 @@ def test_pull_of_bad_blobs_fails_and_leaves_nothing(
 @pytest.mark.parametrize(
     ("tar", "error"),
     [
-        (build.layer(build.file("../escape", b"x")), HostileImage),
-        (build.layer(build.file("/../absolute", b"x")), HostileImage),
-        (build.layer(build.file("n" * 10_000, b"x")), HostileImage),
-        (build.layer(build.file("a", b"x"))[:700], CorruptImage),
-        (b"not a tar at all" * 100, CorruptImage),
+        (build.layer(build.file("../escape", b"x")), errors.HostileImage),
+        (build.layer(build.file("a", b"x"))[:700], errors.CorruptImage),
     ],
 )
 def test_pull_refuses_hostile_layers_by_name(tmp_path: Path, tar: bytes, error: type[Exception]) -> None:
@@ -299,7 +226,7 @@ def test_pull_refuses_hostile_layers_by_name(tmp_path: Path, tar: bytes, error: 
         registry.add_image("team/bad", "1", [build.compress(tar)], make_config([tar]))
         reference = f"docker://{registry.host}/team/bad:1"
         done = kedge("pull", tmp_path / "x.sif", reference, cache=tmp_path / "c", check=False)
-    assert done.returncode == error.exit_code  # type: ignore[attr-defined]
+    assert done.returncode == error.exit_code
     assert "Traceback" not in done.stderr
     assert list(tmp_path.glob("*.sif")) == []
     assert leftovers(tmp_path, may_resume=True) == []
@@ -312,24 +239,18 @@ def test_pull_refuses_artifacts_that_are_no_images(tmp_path: Path) -> None:
         document = {"schemaVersion": 2, "config": config.as_json(), "layers": [layer.as_json()]}
         registry.add_manifest("team/chart", "1", json.dumps(document).encode())
         done = kedge("pull", f"docker://{registry.host}/team/chart:1", cache=tmp_path / "c", cwd=tmp_path, check=False)
-    assert done.returncode == UnsupportedFormat.exit_code
+    assert done.returncode == errors.UnsupportedFormat.exit_code
     assert "is not a container image" in done.stderr
 
 
-def test_twelve_pulls_at_once_download_once(tmp_path: Path, registry: FakeRegistry) -> None:
+def test_six_pulls_at_once_download_once(tmp_path: Path, registry: FakeRegistry) -> None:
     registry.server.fail("GET .*/blobs/", times=1000, delay=0.3)  # long enough that all are under way together
-    environment = {**os.environ, "KEDGE_CACHEDIR": str(tmp_path / "c")}
-    argv = [sys.executable, "-m", "kedge", "pull", "-q"]
-    reference = f"docker://{registry.host}/team/rich:1"
-    running = [
-        subprocess.Popen([*argv, str(tmp_path / f"{n}.sif"), reference], env=environment, stderr=subprocess.PIPE)
-        for n in range(12)
-    ]
-    ended = [(process.communicate()[1], process.returncode) for process in running]
-    assert [end for end in ended if end[1]] == []
+    words = [("pull", "-q", tmp_path / f"{n}.sif", f"docker://{registry.host}/team/rich:1") for n in range(6)]
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(lambda each: kedge(*each, cache=tmp_path / "c"), words))
     fetched = [each.path for each in registry.server.seen("GET .*/blobs/")]
     assert len(fetched) == len(set(fetched)) == 4  # three layers and the config, each once
-    assert len({hash_file(tmp_path / f"{n}.sif") for n in range(12)}) == 1
+    assert len({hash_file(tmp_path / f"{n}.sif") for n in range(6)}) == 1
 
 
 def test_killed_pulls_leave_a_store_that_works(tmp_path: Path, registry: FakeRegistry) -> None:
@@ -348,20 +269,6 @@ def test_killed_pulls_leave_a_store_that_works(tmp_path: Path, registry: FakeReg
     # An image is delivered once its layers are verified, before they have their names in the cache: who is killed
     # between the two leaves them to be resumed, and the next pull has the image already.
     assert leftovers(tmp_path / "c", may_resume=True) == []
-
-
-def test_terminated_pull_cleans_up(tmp_path: Path, registry: FakeRegistry) -> None:
-    registry.server.fail("GET .*/blobs/", times=1000, delay=5)
-    environment = {**os.environ, "KEDGE_CACHEDIR": str(tmp_path / "c")}
-    argv = [sys.executable, "-m", "kedge", "pull", str(tmp_path / "x.sif"), f"docker://{registry.host}/team/rich:1"]
-    process = subprocess.Popen(argv, env=environment, stderr=subprocess.PIPE, text=True)
-    while not registry.server.seen("GET .*/blobs/"):
-        time.sleep(0.05)
-    process.terminate()
-    _, errors = process.communicate(timeout=30)
-    assert process.returncode == 128 + signal.SIGTERM
-    assert "Traceback" not in errors
-    assert leftovers(tmp_path, may_resume=True) == []
 
 
 def test_disabled_cache_keeps_nothing(tmp_path: Path, registry: FakeRegistry) -> None:

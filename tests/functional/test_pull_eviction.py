@@ -3,15 +3,10 @@
 
 from __future__ import annotations
 
-import gzip
-import io
-import json
-import tarfile
 from pathlib import Path
 
 import pytest
 
-from kedge.base.digest import Digest
 from kedge.base.frozen import replace
 from kedge.base.platform import Platform
 from kedge.base.reference import Reference
@@ -20,30 +15,18 @@ from kedge.image import pull as pulling
 from kedge.image.store.store import Store
 from kedge.image.workplace import Workplace
 from kedge.system.settings import Settings
+from tests.builders import layers as build
+from tests.builders.images import make_config
 from tests.fakes.registry import FakeRegistry
-
-
-def make_layer() -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        entry = tarfile.TarInfo("etc/motd")
-        entry.size = 5
-        tar.addfile(entry, io.BytesIO(b"hello"))
-    return buffer.getvalue()
 
 
 def test_pull_of_a_stored_image_keeps_it_from_being_evicted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("CONTAINERS_REGISTRIES_CONF", "/dev/null")
     settings = Settings.load({}, {"HOME": str(tmp_path), "KEDGE_CACHEDIR": str(tmp_path / "c")})
-    real, layer = pulling._read_platform, make_layer()
-    config = {
-        "architecture": Platform.host().architecture,
-        "os": "linux",
-        "rootfs": {"type": "layers", "diff_ids": [str(Digest.of(layer))]},
-    }
+    real, tar = pulling._read_platform, build.layer(build.file("etc/motd", b"hello"))
     with FakeRegistry() as registry:
-        registry.add_image("team/app", "1", [gzip.compress(layer)], json.dumps(config).encode())
+        registry.add_image("team/app", "1", [build.compress(tar)], make_config([tar]))
         reference = Reference.parse(f"docker://{registry.host}/team/app:1")
         workplace = Workplace(replace(settings, link_mode=LinkMode.COPY))  # so that the store has one that can go
         pulling.pull(pulling.PullRequest(reference, tmp_path / "a.sif"), workplace)

@@ -7,6 +7,7 @@ The signatures need openssl.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from kedge.image.sources.fetch_layers import parse_time
 from tests.builders import layers as build
 from tests.builders.images import MACHINE, add_rich_image, make_config
 from tests.builders.pem_keys import make_pem
+from tests.builders.rows import each_row
 from tests.builders.warm_kedge import kedge
 from tests.fakes.registry import FakeRegistry
 
@@ -43,6 +45,12 @@ def signed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return folder / "x.sif", public
 
 
+@pytest.fixture
+def registry() -> Iterator[FakeRegistry]:
+    with FakeRegistry() as served:
+        yield served
+
+
 def test_pull_of_a_local_sif_keeps_its_bytes_and_signatures(tmp_path: Path, signed: tuple[Path, Path]) -> None:
     image, key = signed
     done = kedge("pull", tmp_path / "y.sif", image, cache=tmp_path / "c")
@@ -60,9 +68,7 @@ def test_pull_of_a_local_sif_keeps_its_bytes_and_signatures(tmp_path: Path, sign
         (("oci:y",), "{}: its 1 signature(s) are not copied"),
     ],
 )
-def test_pull_says_where_signatures_are_dropped(
-    tmp_path: Path, signed: tuple[Path, Path], words: tuple[str, ...], said: str
-) -> None:
+def test_pull_says_where_signatures_are_dropped(tmp_path, signed, words, said):
     done = kedge("pull", *words, signed[0], cache=tmp_path / "c", cwd=tmp_path)
     assert said.format(signed[0]) in done.stderr
 
@@ -96,18 +102,17 @@ def test_one_image_of_another_architecture_has_one_rule(foreign: Path, tmp_path:
     assert "is for" not in kedge(verb, "--arch", OTHER, "-F", *words, **here).stderr
 
 
-def test_the_only_image_of_an_index_follows_the_same_rule(tmp_path: Path) -> None:
+def test_the_only_image_of_an_index_follows_the_same_rule(tmp_path: Path, registry: FakeRegistry) -> None:
     tar = build.layer(build.file("x", b"x"))
-    with FakeRegistry() as registry:
-        digest = registry.add_image("team/only", "plain", [build.compress(tar)], make_config([tar], {}, OTHER))
-        entry = {"mediaType": OCI_MANIFEST, "digest": str(digest)}
-        entry["size"] = len(registry.manifests["team/only", "plain"][0])  # type: ignore[assignment]
-        platforms = [{"architecture": OTHER, "os": "linux"}, {"architecture": "unknown", "os": "unknown"}]
-        index = {"schemaVersion": 2, "manifests": [{**entry, "platform": each} for each in platforms]}
-        registry.add_manifest("team/only", "1", json.dumps(index).encode(), OCI_INDEX)
-        reference, here = f"docker://{registry.host}/team/only:1", {"cache": tmp_path / "c"}
-        told = kedge("pull", tmp_path / "x.sif", reference, **here)
-        refused = kedge("pull", "--arch", MACHINE, tmp_path / "y.sif", reference, check=False, **here)
+    digest = registry.add_image("team/only", "plain", [build.compress(tar)], make_config([tar], {}, OTHER))
+    entry = {"mediaType": OCI_MANIFEST, "digest": str(digest)}
+    entry["size"] = len(registry.manifests["team/only", "plain"][0])
+    platforms = [{"architecture": OTHER, "os": "linux"}, {"architecture": "unknown", "os": "unknown"}]
+    index = {"schemaVersion": 2, "manifests": [{**entry, "platform": each} for each in platforms]}
+    registry.add_manifest("team/only", "1", json.dumps(index).encode(), OCI_INDEX)
+    reference, here = f"docker://{registry.host}/team/only:1", {"cache": tmp_path / "c"}
+    told = kedge("pull", tmp_path / "x.sif", reference, **here)
+    refused = kedge("pull", "--arch", MACHINE, tmp_path / "y.sif", reference, check=False, **here)
     assert f"is for {OTHER} and does not run on this {MACHINE} host" in told.stderr
     assert refused.returncode == NoMatchingPlatform.exit_code
 
@@ -118,37 +123,35 @@ def test_an_image_for_another_machine_can_be_inspected(foreign: Path, tmp_path: 
     assert "is for" not in done.stderr
 
 
-def test_pulls_for_two_architectures_have_two_names(tmp_path: Path) -> None:
+def test_pulls_for_two_architectures_have_two_names(tmp_path: Path, registry: FakeRegistry) -> None:
     tar = build.layer(build.file("x", b"x"))
-    with FakeRegistry() as registry:
-        entries = []
-        for architecture in (MACHINE, OTHER):
-            digest = registry.add_image(
-                "team/both", architecture, [build.compress(tar)], make_config([tar], {}, architecture)
-            )
-            size = len(registry.manifests["team/both", architecture][0])
-            platform = {"architecture": architecture, "os": "linux"}
-            entries.append({"mediaType": OCI_MANIFEST, "digest": str(digest), "size": size, "platform": platform})
-        document = json.dumps({"schemaVersion": 2, "manifests": entries}).encode()
-        registry.add_manifest("team/both", "1", document, DOCKER_LIST)
-        words = (f"docker://{registry.host}/team/both:1",)
-        for architecture in ((), ("--arch", MACHINE, "-F"), ("--arch", OTHER), ("--arch", OTHER, "--sandbox")):
-            kedge("pull", *architecture, *words, cache=tmp_path / "c", cwd=tmp_path)
-        kedge("pull", "--if-missing", "--arch", OTHER, *words, cache=tmp_path / "c", cwd=tmp_path)
+    entries = []
+    for architecture in (MACHINE, OTHER):
+        digest = registry.add_image(
+            "team/both", architecture, [build.compress(tar)], make_config([tar], {}, architecture)
+        )
+        size = len(registry.manifests["team/both", architecture][0])
+        platform = {"architecture": architecture, "os": "linux"}
+        entries.append({"mediaType": OCI_MANIFEST, "digest": str(digest), "size": size, "platform": platform})
+    document = json.dumps({"schemaVersion": 2, "manifests": entries}).encode()
+    registry.add_manifest("team/both", "1", document, DOCKER_LIST)
+    words = (f"docker://{registry.host}/team/both:1",)
+    for architecture in ((), ("--arch", MACHINE, "-F"), ("--arch", OTHER), ("--arch", OTHER, "--sandbox")):
+        kedge("pull", *architecture, *words, cache=tmp_path / "c", cwd=tmp_path)
+    kedge("pull", "--if-missing", "--arch", OTHER, *words, cache=tmp_path / "c", cwd=tmp_path)
     names = sorted(path.name for path in tmp_path.iterdir() if path.name != "c")
     assert names == ["both_1.sif", f"both_1_{OTHER}", f"both_1_{OTHER}.sif"]
     header = kedge("sif", "header", tmp_path / f"both_1_{OTHER}.sif", cache=tmp_path / "c").stdout
     assert f"Primary Architecture: {OTHER}" in header
 
 
-def test_layers_with_help_test_and_apps_keep_them(tmp_path: Path) -> None:
+def test_layers_with_help_test_and_apps_keep_them(tmp_path: Path, registry: FakeRegistry) -> None:
     own = {"runscript.help": b"how to\n", "test": b"#!/bin/sh\ntrue\n", "runscript": b"replaced\n"}
     files = [build.file(f".singularity.d/{name}", text, mode=0o755) for name, text in own.items()]
     tar = build.layer(*files, build.file("scif/apps/foo/scif/runscript", b"run foo\n", mode=0o755))
-    with FakeRegistry() as registry:
-        registry.add_image("team/own", "1", [build.compress(tar)], make_config([tar]))
-        for name in ("x.sif", "box/"):
-            kedge("pull", name, f"docker://{registry.host}/team/own:1", cache=tmp_path / "c", cwd=tmp_path)
+    registry.add_image("team/own", "1", [build.compress(tar)], make_config([tar]))
+    for name in ("x.sif", "box/"):
+        kedge("pull", name, f"docker://{registry.host}/team/own:1", cache=tmp_path / "c", cwd=tmp_path)
     for words, said in (
         (("--helpfile",), "how to"),
         (("--test",), "true"),
@@ -161,17 +164,16 @@ def test_layers_with_help_test_and_apps_keep_them(tmp_path: Path) -> None:
         assert shown == kedge("inspect", *words, "box", cache=tmp_path / "c", cwd=tmp_path).stdout
 
 
-def test_apps_that_cannot_be_ones_do_not_stop_a_pull(tmp_path: Path) -> None:
+def test_apps_that_cannot_be_ones_do_not_stop_a_pull(tmp_path: Path, registry: FakeRegistry) -> None:
     apps = [build.file(f"scif/apps/a{n}/scif/runscript", b"x" * 1_000_000) for n in range(6)]
     tar = build.layer(*apps)
-    with FakeRegistry() as registry:
-        registry.add_image("team/apps", "1", [build.compress(tar)], make_config([tar]))
-        done = kedge("pull", tmp_path / "x.sif", f"docker://{registry.host}/team/apps:1", cache=tmp_path / "c")
+    registry.add_image("team/apps", "1", [build.compress(tar)], make_config([tar]))
+    done = kedge("pull", tmp_path / "x.sif", f"docker://{registry.host}/team/apps:1", cache=tmp_path / "c")
     assert "'kedge inspect' will not show the image's help, test and apps" in done.stderr
     assert kedge("inspect", "--list-apps", tmp_path / "x.sif", cache=tmp_path / "c").stdout == ""
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "2024-03-05T07:08:09Z",
@@ -185,11 +187,10 @@ def test_created_is_read_with_its_time_zone(text: str) -> None:
     assert parse_time(text) == 1_709_622_489
 
 
-def test_created_with_a_time_zone_is_the_build_date(tmp_path: Path) -> None:
+def test_created_with_a_time_zone_is_the_build_date(tmp_path: Path, registry: FakeRegistry) -> None:
     tar = build.layer(build.file("x", b"x"))
     config = {**json.loads(make_config([tar])), "created": "2024-03-05T09:08:09+02:00"}
-    with FakeRegistry() as registry:
-        registry.add_image("team/time", "1", [build.compress(tar)], json.dumps(config).encode())
-        kedge("pull", tmp_path / "x.sif", f"docker://{registry.host}/team/time:1", cache=tmp_path / "c")
+    registry.add_image("team/time", "1", [build.compress(tar)], json.dumps(config).encode())
+    kedge("pull", tmp_path / "x.sif", f"docker://{registry.host}/team/time:1", cache=tmp_path / "c")
     shown = kedge("inspect", tmp_path / "x.sif", cache=tmp_path / "c").stdout
     assert "build-date: Tuesday_5_March_2024_7:8:9_UTC" in shown

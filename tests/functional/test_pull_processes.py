@@ -21,7 +21,7 @@ from tests.builders.images import hash_file, make_config, noise
 from tests.builders.waiting import wait_until
 from tests.fakes.registry import FakeRegistry
 
-_SIZE = 12_000_000  # of a layer that gets a process
+_SIZE = 9_000_000  # of a layer that gets a process
 _ARRIVES = 3_000_000  # of it, where it stands still
 pytestmark = pytest.mark.timeout(180)
 

@@ -8,21 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from kedge import errors
 from kedge.base.manifest import OCI_INDEX, OCI_MANIFEST
-from kedge.errors import (
-    CorruptImage,
-    DigestMismatch,
-    ImageNotFound,
-    KedgeError,
-    NoMatchingPlatform,
-    OutputExists,
-    RegistryProtocolError,
-    UsageError,
-)
 from tests.builders import layers as build
 from tests.builders.images import MACHINE, add_rich_image, make_config
 from tests.builders.warm_kedge import kedge
@@ -40,33 +32,33 @@ def add_alone(registry: FakeRegistry, **changes: object) -> str:
     return f"docker://{registry.host}/team/alone:1"
 
 
-def test_pull_remarks_that_an_image_is_for_another_architecture(tmp_path: Path) -> None:
-    with FakeRegistry() as registry:
-        reference = add_alone(registry, architecture=OTHER)
-        for name in ("first.sif", "from-the-store.sif"):
-            done = kedge("pull", "--json", tmp_path / name, reference, cache=tmp_path / "c")
-            assert f"is for {OTHER} and does not run on this {MACHINE} host" in done.stderr
-            assert json.loads(done.stdout)["platform"] == f"linux/{OTHER}"
+@pytest.fixture
+def registry() -> Iterator[FakeRegistry]:
+    with FakeRegistry() as served:
+        yield served
 
 
-def test_pull_refuses_an_image_that_is_not_for_the_architecture_asked_for(tmp_path: Path) -> None:
-    with FakeRegistry() as registry:
-        reference = add_alone(registry)
-        kedge("pull", tmp_path / "stored.sif", reference, cache=tmp_path / "full")
-        for cache in ("full", "empty"):
-            words = ("pull", "--arch", OTHER, tmp_path / "x.sif", reference)
-            done = kedge(*words, cache=tmp_path / cache, check=False)
-            assert done.returncode == NoMatchingPlatform.exit_code
-            assert f"is for {MACHINE}, not for {OTHER}" in done.stderr
+def test_pull_remarks_that_an_image_is_for_another_architecture_and_refuses_it_where_one_is_asked_for(
+    tmp_path, registry
+):
+    reference = add_alone(registry, architecture=OTHER)
+    for name in ("first.sif", "from-the-store.sif"):
+        done = kedge("pull", "--json", tmp_path / name, reference, cache=tmp_path / "full")
+        assert f"is for {OTHER} and does not run on this {MACHINE} host" in done.stderr
+        assert json.loads(done.stdout)["platform"] == f"linux/{OTHER}"
+    for cache in ("full", "empty"):
+        words = ("pull", "--arch", MACHINE, tmp_path / "x.sif", reference)
+        done = kedge(*words, cache=tmp_path / cache, check=False)
+        assert done.returncode == errors.NoMatchingPlatform.exit_code
+        assert f"is for {OTHER}, not for {MACHINE}" in done.stderr
     assert not (tmp_path / "x.sif").exists()
 
 
-def test_pull_refuses_an_image_for_another_system(tmp_path: Path) -> None:
-    with FakeRegistry() as registry:
-        reference = add_alone(registry, os="windows")
-        done = kedge("pull", tmp_path / "x.sif", reference, cache=tmp_path / "c", check=False)
-        assert registry.server.seen("blobs") == registry.server.seen("blobs")[:1], "the config only"
-    assert done.returncode == NoMatchingPlatform.exit_code
+def test_pull_refuses_an_image_for_another_system(tmp_path: Path, registry: FakeRegistry) -> None:
+    reference = add_alone(registry, os="windows")
+    done = kedge("pull", tmp_path / "x.sif", reference, cache=tmp_path / "c", check=False)
+    assert registry.server.seen("blobs") == registry.server.seen("blobs")[:1], "the config only"
+    assert done.returncode == errors.NoMatchingPlatform.exit_code
     assert "is for windows" in done.stderr
 
 
@@ -78,97 +70,76 @@ def test_pull_refuses_an_image_for_another_system(tmp_path: Path) -> None:
         ([{"architecture": each, "os": "linux"} for each in (OTHER, "riscv64")], f"riscv64, {OTHER}", "with --arch"),
     ],
 )
-def test_pull_lists_what_an_index_has(tmp_path: Path, platforms: list[dict[str, str]], said: str, hint: str) -> None:
+def test_pull_lists_what_an_index_has(tmp_path, platforms, said, hint, registry):
     entry = {"mediaType": OCI_MANIFEST, "digest": "sha256:" + "0" * 64, "size": 2}
     document = {"schemaVersion": 2, "manifests": [{**entry, "platform": each} for each in platforms]}
-    with FakeRegistry() as registry:
-        registry.add_manifest("team/index", "1", json.dumps(document).encode(), OCI_INDEX)
-        done = kedge("pull", f"docker://{registry.host}/team/index:1", cache=tmp_path / "c", cwd=tmp_path, check=False)
-    assert done.returncode == NoMatchingPlatform.exit_code
+    registry.add_manifest("team/index", "1", json.dumps(document).encode(), OCI_INDEX)
+    done = kedge("pull", f"docker://{registry.host}/team/index:1", cache=tmp_path / "c", cwd=tmp_path, check=False)
+    assert done.returncode == errors.NoMatchingPlatform.exit_code
     assert f"it is there for: {said}\n" in done.stderr.replace("linux/", "")
     assert hint in done.stderr
 
 
-def test_pull_says_that_the_registry_lost_a_layer(tmp_path: Path) -> None:
-    with FakeRegistry() as registry:
-        add_rich_image(registry)
-        lost = json.loads(registry.manifests["team/rich", "1"][0])["layers"][0]["digest"]
-        registry.repository_blobs["team/rich"].remove(lost)
-        done = kedge("pull", f"docker://{registry.host}/team/rich:1", cache=tmp_path / "c", cwd=tmp_path, check=False)
-    assert done.returncode == ImageNotFound.exit_code
+def test_pull_says_that_the_registry_lost_a_layer(tmp_path: Path, registry: FakeRegistry) -> None:
+    add_rich_image(registry)
+    lost = json.loads(registry.manifests["team/rich", "1"][0])["layers"][0]["digest"]
+    registry.repository_blobs["team/rich"].remove(lost)
+    done = kedge("pull", f"docker://{registry.host}/team/rich:1", cache=tmp_path / "c", cwd=tmp_path, check=False)
+    assert done.returncode == errors.ImageNotFound.exit_code
     assert f"lacks a blob of an image in 'team/rich': {lost}" in done.stderr
     assert "push the image again" in done.stderr
 
 
-@pytest.mark.parametrize("form", ["sif", "sandbox", "oci"])
-def test_pull_by_force_keeps_a_folder_of_other_things(tmp_path: Path, form: str) -> None:
+def test_pull_by_force_keeps_a_folder_of_other_things_and_a_pipe(tmp_path: Path, registry: FakeRegistry) -> None:
     work = tmp_path / "work"
     work.mkdir()
     (work / "thesis.tex").write_text("years")
-    with FakeRegistry() as registry:
-        add_rich_image(registry)
-        reference = f"docker://{registry.host}/team/rich:1"
-        words = ("pull", "--force", "--format", form, ".", reference)
-        done = kedge(*words, cache=tmp_path / "c", cwd=work, check=False)
-        assert registry.server.log == [], "it is known before anything is asked"
-    assert done.returncode == OutputExists.exit_code
-    assert (work / "thesis.tex").read_text() == "years"
-
-
-def test_pull_by_force_leaves_a_pipe_alone(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with FakeRegistry() as registry:
-        add_rich_image(registry)
-        words = ("pull", "--force", tmp_path / "pipe", f"docker://{registry.host}/team/rich:1")
-        done = kedge(*words, cache=tmp_path / "c", check=False)
-    assert done.returncode == OutputExists.exit_code
+    add_rich_image(registry)
+    for words in (("--format", "sif", "."), ("--sandbox", "."), ("--format", "oci", "."), ("../pipe",)):
+        reference = f"docker://{registry.host}/team/rich:1"
+        done = kedge("pull", "--force", *words, reference, cache=tmp_path / "c", cwd=work, check=False)
+        assert done.returncode == errors.OutputExists.exit_code, words
+    assert registry.server.log == [], "it is known before anything is asked"
+    assert (work / "thesis.tex").read_text() == "years"
     assert (tmp_path / "pipe").is_fifo()
 
 
 def test_pull_does_not_write_to_standard_output(tmp_path: Path) -> None:
     done = kedge("pull", "-", "host:true", cache=tmp_path / "c", cwd=tmp_path, check=False)
-    assert done.returncode == UsageError.exit_code
+    assert done.returncode == errors.UsageError.exit_code
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("depth", "code"), [(2, 0), (9, RegistryProtocolError.exit_code)])
-def test_pull_follows_indexes_of_indexes_but_not_for_ever(tmp_path: Path, depth: int, code: int) -> None:
-    with FakeRegistry() as registry:
-        reference = add_alone(registry)
-        raw, kind = registry.manifests["team/alone", "1"]
-        for _ in range(depth):
-            digest = str(registry.add_manifest("team/alone", "x", raw, kind))
-            entry = {"mediaType": kind, "digest": digest, "size": len(raw)}
-            index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [entry]}
-            raw, kind = json.dumps(index).encode(), OCI_INDEX
-        registry.add_manifest("team/alone", "1", raw, kind)
-        done = kedge("pull", tmp_path / "x.sif", reference, cache=tmp_path / "c", check=False)
+@pytest.mark.parametrize(("depth", "code"), [(2, 0), (9, errors.RegistryProtocolError.exit_code)])
+def test_pull_follows_indexes_of_indexes_but_not_for_ever(tmp_path, depth, code, registry):
+    reference = add_alone(registry)
+    raw, kind = registry.manifests["team/alone", "1"]
+    for _ in range(depth):
+        digest = str(registry.add_manifest("team/alone", "x", raw, kind))
+        entry = {"mediaType": kind, "digest": digest, "size": len(raw)}
+        index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [entry]}
+        raw, kind = json.dumps(index).encode(), OCI_INDEX
+    registry.add_manifest("team/alone", "1", raw, kind)
+    done = kedge("pull", tmp_path / "x.sif", reference, cache=tmp_path / "c", check=False)
     assert done.returncode == code
 
 
-def test_pull_uses_what_is_stored_when_the_registry_limits_us(tmp_path: Path) -> None:
-    with FakeRegistry() as registry:
-        reference = add_alone(registry)
-        kedge("pull", tmp_path / "a.sif", reference, cache=tmp_path / "c")
-        registry.server.fail("manifests", times=9, reply=Reply(429, b"{}", {"Retry-After": "3000"}))
-        done = kedge("pull", tmp_path / "b.sif", reference, cache=tmp_path / "c")
+def test_pull_uses_what_is_stored_when_the_registry_limits_us(tmp_path: Path, registry: FakeRegistry) -> None:
+    reference = add_alone(registry)
+    kedge("pull", tmp_path / "a.sif", reference, cache=tmp_path / "c")
+    registry.server.fail("manifests", times=9, reply=Reply(429, b"{}", {"Retry-After": "3000"}))
+    done = kedge("pull", tmp_path / "b.sif", reference, cache=tmp_path / "c")
     assert " ago (sha256:" in done.stderr
     assert (tmp_path / "b.sif").read_bytes() == (tmp_path / "a.sif").read_bytes()
 
 
 @pytest.mark.parametrize(
     ("diff_ids", "error"),
-    [
-        ([f"sha256:{'0' * 64}"], DigestMismatch),
-        ([f"sha256:{'0' * 64}"] * 2, CorruptImage),
-        ([], None),
-    ],
+    [([f"sha256:{'0' * 64}"], errors.DigestMismatch), ([f"sha256:{'0' * 64}"] * 2, errors.CorruptImage), ([], None)],
 )
-def test_pull_compares_layers_with_the_config(
-    tmp_path: Path, diff_ids: list[str], error: type[KedgeError] | None
-) -> None:
-    with FakeRegistry() as registry:
-        reference = add_alone(registry, rootfs={"type": "layers", "diff_ids": diff_ids})
-        done = kedge("pull", tmp_path / "x.sif", reference, cache=tmp_path / "c", check=False)
+def test_pull_compares_layers_with_the_config(tmp_path, diff_ids, error, registry):
+    reference = add_alone(registry, rootfs={"type": "layers", "diff_ids": diff_ids})
+    done = kedge("pull", tmp_path / "x.sif", reference, cache=tmp_path / "c", check=False)
     assert done.returncode == (error.exit_code if error else 0)
     assert (tmp_path / "x.sif").exists() == (error is None)

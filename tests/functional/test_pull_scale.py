@@ -37,7 +37,7 @@ def pull_measured(reference: str, folder: Path, *words: str) -> tuple[int, float
     argv = [sys.executable, "-c", MEASURE, sys.executable, "-m", "kedge", "-q", "pull", *words, "x.sif", reference]
     environment = {**os.environ, "KEDGE_CACHEDIR": str(folder / "cache")}
     begin = time.monotonic()
-    done = subprocess.run(argv, cwd=folder, env=environment, capture_output=True, text=True, timeout=280, check=False)
+    done = subprocess.run(argv, cwd=folder, env=environment, timeout=280, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return int(done.stdout) << 10, time.monotonic() - begin
 
@@ -95,14 +95,14 @@ SPRINKLES = {  # place: what stands there, in a file that is zeros otherwise
     131_071: b"over the border of a block",
     GIBIBYTE + 5: noise(300_000, "first"),
     4 * GIBIBYTE - 3: b"over the border of four gibibytes",
-    7 * GIBIBYTE: noise(131_072, "whole block"),
-    10 * GIBIBYTE + 12_345: b"the end",
+    4 * GIBIBYTE + 131_072 * 5: noise(131_072, "whole block"),
+    5 * GIBIBYTE + 12_345: b"the end",
 }
-LENGTH = 10 * GIBIBYTE + 12_345 + len(b"the end")
+LENGTH = 5 * GIBIBYTE + 12_345 + len(b"the end")
 
 
 def pack_large_file() -> bytes:
-    """A zstd layer with one file of ten gibibytes; its long runs of zeros are one frame, repeated."""
+    """A zstd layer with one file of five gibibytes; its long runs of zeros are one frame, repeated."""
     compressor = zstandard.ZstdCompressor(level=1)
     unit = 64 << 20
     zeros = compressor.compress(bytes(unit))
@@ -134,7 +134,7 @@ def pack_sparse_file(folder: Path) -> bytes:
 
 @pytest.mark.root
 @pytest.mark.parametrize("kind", ["plain", "sparse"])
-def test_pull_of_a_file_of_ten_gibibytes(tmp_path: Path, kind: str) -> None:
+def test_pull_of_a_file_of_five_gibibytes(tmp_path: Path, kind: str) -> None:
     require_root()
     blob = pack_large_file() if kind == "plain" else pack_sparse_file(tmp_path)
     with FakeRegistry() as registry:
@@ -152,6 +152,6 @@ def test_pull_of_a_file_of_ten_gibibytes(tmp_path: Path, kind: str) -> None:
                 file.seek(start)
                 wanted = bytes(place - start) + data + bytes(1000)
                 assert file.read(len(wanted)) == wanted[: LENGTH - start], place
-            for start in (200_000, 3 * GIBIBYTE + 1, 9 * GIBIBYTE):
+            for start in (200_000, 3 * GIBIBYTE + 1, 4 * GIBIBYTE + (1 << 29)):
                 file.seek(start)
                 assert file.read(1 << 20) == bytes(1 << 20)

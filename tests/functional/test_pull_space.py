@@ -10,7 +10,6 @@ import functools
 import json
 import os
 import re
-import shutil
 import stat
 import subprocess
 import sys
@@ -22,11 +21,12 @@ import pytest
 
 from kedge.errors import FileProblem, NoSpace
 from tests.builders import layers as build
+from tests.builders.containers import Runner, each_role, give_to
 from tests.builders.images import add_rich_image, hash_file, make_config, noise, rich_layers
 from tests.builders.small_disks import small_memory
 from tests.builders.warm_kedge import kedge
 from tests.fakes.registry import FakeRegistry
-from tests.requirements import REPOSITORY, require_program, require_root
+from tests.requirements import require_program, require_root
 
 MEBIBYTE = 1 << 20
 
@@ -97,50 +97,34 @@ def test_pull_goes_around_a_store_that_is_too_small(registry: FakeRegistry, tmp_
 
 
 @pytest.mark.root
-def test_pull_is_refused_before_the_download_where_the_store_and_the_way_around_are_too_small(
-    registry: FakeRegistry, tmp_path: Path
-) -> None:
+def test_pull_is_refused_before_the_download_where_the_store_and_the_way_around_it_are_too_small(registry, tmp_path):
     reference = add_large_image(registry, 12 * MEBIBYTE)
     with small_memory(tmp_path / "disk", 10 * MEBIBYTE) as disk:
-        words = ("pull", "--json", "--tmpdir", disk, tmp_path / "x.sif", reference)
-        done = kedge(*words, cache=disk / "cache", check=False)
+        here = {"cache": disk / "cache", "check": False}
+        around = kedge("pull", "--json", "--tmpdir", disk, tmp_path / "x.sif", reference, **here)
+        there = kedge("pull", disk / "x.sif", reference, **here)
         assert [name for name in files_below(disk) if not name.startswith("cache/")] == []
     assert not registry.server.seen("GET .*/blobs/")
-    assert done.returncode == NoSpace.exit_code
-    (warned,) = [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
+    assert not (tmp_path / "x.sif").exists()
+    for done in (around, there):
+        assert done.returncode == NoSpace.exit_code, done.stderr
+        assert re.search(FULL_CACHE, done.stderr)
+    (warned,) = [line for line in around.stderr.splitlines() if line.startswith("warning: ")]
     needed = re.search(r"needs about ([0-9.]+) MB", warned)
     assert needed is not None
     assert float(needed[1]) > 20, "the layer and the image would both be in the store"
-    assert re.search(FULL_CACHE, warned)
     assert "KEDGE_CACHEDIR=" in warned
-    answer = json.loads(done.stdout)
+    answer = json.loads(around.stdout)
     assert 12 * MEBIBYTE < int(answer["context"]["needed"]) < 14 * MEBIBYTE, "the layer alone"
     assert int(answer["context"]["usable"]) <= 10 * MEBIBYTE
     assert "--tmpdir " in answer["hint"]
-    assert not (tmp_path / "x.sif").exists()
+    lacks = r"kedge: the pull .* needs about [0-9.]+ MB in .*disk, which has only 10[0-9.]* MB free"
+    assert re.search(lacks, there.stderr)
+    assert "--dir " in there.stderr
 
 
 @pytest.mark.root
-def test_pull_is_refused_before_the_download_where_the_store_and_the_target_are_too_small(
-    registry: FakeRegistry, tmp_path: Path
-) -> None:
-    reference = add_large_image(registry, 12 * MEBIBYTE)
-    with small_memory(tmp_path / "disk", 10 * MEBIBYTE) as disk:
-        done = kedge("pull", disk / "x.sif", reference, cache=disk / "cache", check=False)
-        assert [name for name in files_below(disk) if not name.startswith("cache/")] == []
-    assert not registry.server.seen("GET .*/blobs/")
-    assert done.returncode == NoSpace.exit_code, done.stderr
-    assert re.search(FULL_CACHE, done.stderr)
-    assert re.search(
-        r"kedge: the pull .* needs about [0-9.]+ MB in .*disk, which has only 10[0-9.]* MB free", done.stderr
-    )
-    assert "--dir " in done.stderr
-
-
-@pytest.mark.root
-def test_pull_of_a_sif_goes_around_a_small_store_unless_the_target_is_small_too(
-    registry: FakeRegistry, tmp_path: Path
-) -> None:
+def test_pull_of_a_sif_goes_around_a_small_store_unless_the_target_is_small_too(registry, tmp_path):
     kedge("pull", tmp_path / "large.sif", add_large_image(registry, 12 * MEBIBYTE), cache=tmp_path / "cache")
     kedge("push", tmp_path / "large.sif", f"oras://{registry.host}/team/sif:1", cache=tmp_path / "cache")
     registry.server.log.clear()
@@ -160,15 +144,13 @@ def test_pull_of_a_sif_goes_around_a_small_store_unless_the_target_is_small_too(
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("form", ["sif", "squashfs", "sandbox", "oci-archive"])
-def test_pull_is_refused_before_the_download_where_the_target_is_too_small(
-    registry: FakeRegistry, tmp_path: Path, form: str
-) -> None:
+def test_pull_is_refused_before_the_download_where_the_target_is_too_small(registry, tmp_path):
     reference = add_large_image(registry, 12 * MEBIBYTE)
     with small_memory(tmp_path / "disk", 8 * MEBIBYTE) as disk:
-        done = kedge("pull", "--format", form, disk / "x", reference, cache=tmp_path / "cache", check=False)
-        assert done.returncode == NoSpace.exit_code, done.stderr
-        assert re.search(r"needs about [0-9.]+ MB in .*disk, which has only 8[0-9.]* MB free", done.stderr)
+        for form in ("sif", "squashfs", "sandbox", "oci-archive"):
+            done = kedge("pull", "--format", form, disk / "x", reference, cache=tmp_path / "cache", check=False)
+            assert done.returncode == NoSpace.exit_code, done.stderr
+            assert re.search(r"needs about [0-9.]+ MB in .*disk, which has only 8[0-9.]* MB free", done.stderr)
         assert not registry.server.seen("GET .*/blobs/")
         assert list(disk.iterdir()) == []
 
@@ -196,9 +178,7 @@ def test_pull_without_a_store_needs_room_for_the_layers_only(registry: FakeRegis
 
 
 @pytest.mark.root
-def test_pull_whose_disk_fills_in_the_middle_leaves_nothing_half_written(
-    registry: FakeRegistry, tmp_path: Path
-) -> None:
+def test_pull_whose_disk_fills_in_the_middle_leaves_nothing_half_written(registry, tmp_path):
     """The image turns out larger than anybody could know beforehand."""
     reference = add_swelling_image(registry, 40 * MEBIBYTE)
     with small_memory(tmp_path / "disk", 20 * MEBIBYTE) as disk:
@@ -217,9 +197,7 @@ def test_pull_whose_disk_fills_in_the_middle_leaves_nothing_half_written(
 
 @pytest.mark.root
 @pytest.mark.parametrize("form", ["sif", "squashfs", "sandbox"])
-def test_pull_whose_target_fills_in_the_middle_leaves_nothing_there(
-    registry: FakeRegistry, tmp_path: Path, form: str
-) -> None:
+def test_pull_whose_target_fills_in_the_middle_leaves_nothing_there(registry, tmp_path, form):
     reference = add_swelling_image(registry, 40 * MEBIBYTE)
     words = ("pull", "--compress", "none", "--format", form)
     with small_memory(tmp_path / "disk", 20 * MEBIBYTE) as disk:
@@ -289,14 +267,11 @@ def check_way_around(done: subprocess.CompletedProcess[str], image: Path, refere
     image.unlink()
 
 
-@pytest.mark.parametrize("form", ["sif", "squashfs", "sandbox", "oci", "oci-archive", "docker-archive"])
-def test_pull_into_a_missing_folder_says_so_before_the_download(
-    registry: FakeRegistry, tmp_path: Path, form: str
-) -> None:
-    target = tmp_path / "missing/folder/x"
-    reference = f"docker://{registry.host}/team/rich:1"
-    done = kedge("pull", "--format", form, target, reference, cache=tmp_path / "cache", check=False)
-    check_refusal(done, str(tmp_path / "missing"))
+def test_pull_into_a_missing_folder_says_so_before_the_download(registry: FakeRegistry, tmp_path: Path) -> None:
+    target, reference = tmp_path / "missing/folder/x", f"docker://{registry.host}/team/rich:1"
+    for form in ("sif", "squashfs", "sandbox", "oci", "oci-archive", "docker-archive"):
+        done = kedge("pull", "--format", form, target, reference, cache=tmp_path / "cache", check=False)
+        check_refusal(done, str(tmp_path / "missing"))
     assert not registry.server.seen("GET .*/blobs/")
     assert not (tmp_path / "missing").exists()
 
@@ -313,71 +288,66 @@ def test_pull_into_a_path_through_a_file_says_so(registry: FakeRegistry, tmp_pat
 
 
 @pytest.fixture
-def home() -> Iterator[Path]:
-    """The directory of an ordinary user."""
+def user() -> Iterator[Runner]:
+    """An ordinary user beside root, with a place for temporary files in which nothing may stay."""
     require_root()
-    path = Path(tempfile.mkdtemp(prefix="kedge-space-"))
-    (path / "tmp").mkdir()
-    os.chown(path, 1501, 1501)
-    os.chown(path / "tmp", 1501, 1501)
-    yield path
-    left = list((path / "tmp").iterdir())
-    shutil.rmtree(path)
-    assert left == [], "temporary files of a way around the cache"
+    for each in each_role("user", is_warm=True):
+        (each.home / "tmp").mkdir()
+        give_to(each, each.home)
+        yield each
+        assert list((each.home / "tmp").iterdir()) == [], "temporary files of a way around the cache"
 
 
-def pull_as_user(home: Path, cache: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
-    user = [require_program("setpriv"), "--reuid=1501", "--regid=1501", "--clear-groups"]
-    environment = {
-        "PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(REPOSITORY / "src"),
-        "KEDGE_CACHEDIR": str(cache), "KEDGE_TMPDIR": str(home / "tmp"), "PYTHONDONTWRITEBYTECODE": "1",
-    }  # fmt: skip
-    argv = [*user, sys.executable, "-m", "kedge", "pull", *map(str, words)]
-    return subprocess.run(argv, env=environment, cwd=home, capture_output=True, text=True, timeout=100, check=False)
+def pull_as_user(user: Runner, cache: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    env = {"KEDGE_CACHEDIR": str(cache), "KEDGE_TMPDIR": str(user.home / "tmp")}
+    return user.run("pull", *map(str, words), env=env)
 
 
 @pytest.mark.root
-def test_pull_with_the_store_of_another_user_says_so(registry: FakeRegistry, home: Path) -> None:
+def test_pull_with_the_store_of_another_user_says_so(registry: FakeRegistry, user: Runner) -> None:
+    home = user.home
     reference = f"docker://{registry.host}/team/rich:1"
     theirs = home / "theirs"
     kedge("pull", "--format", "oci", home / "roots", reference, cache=theirs)
     before = files_below(theirs)
     for mode in (0o700, 0o777):
         theirs.chmod(mode)
-        done = pull_as_user(home, theirs, "x.sif", reference)
+        done = pull_as_user(user, theirs, "x.sif", reference)
         check_way_around(done, home / "x.sif", reference, str(theirs), "another user")
         assert files_below(theirs) == before
-        check_refusal(pull_as_user(home, theirs, "--offline", "x.sif", reference), "another user", "KEDGE_CACHEDIR")
+        check_refusal(pull_as_user(user, theirs, "--offline", "x.sif", reference), "another user", "KEDGE_CACHEDIR")
 
 
 @pytest.mark.root
-def test_pull_without_permission_says_so(registry: FakeRegistry, home: Path) -> None:
+def test_pull_without_permission_says_so(registry: FakeRegistry, user: Runner) -> None:
+    home = user.home
     forbidden = home / "forbidden"
     forbidden.mkdir(mode=0o755)  # root's
     reference = f"docker://{registry.host}/team/rich:1"
     for form in ("sif", "sandbox", "oci-archive"):  # a file, a tree, and what is packed from parts
-        done = pull_as_user(home, home / "cache", "--format", form, forbidden / "x", reference)
+        done = pull_as_user(user, home / "cache", "--format", form, forbidden / "x", reference)
         check_refusal(done, str(forbidden), "permission")
         assert not registry.server.seen("GET .*/blobs/")
     for mode in (0o755, 0o700):
         forbidden.chmod(mode)
-        check_refusal(pull_as_user(home, home / "cache", forbidden / "x.sif", reference), str(forbidden))
-        done = pull_as_user(home, forbidden / "cache", "x.sif", reference)
+        check_refusal(pull_as_user(user, home / "cache", forbidden / "x.sif", reference), str(forbidden))
+        done = pull_as_user(user, forbidden / "cache", "x.sif", reference)
         check_way_around(done, home / "x.sif", reference, str(forbidden / "cache"), "Permission denied")
         assert list(forbidden.iterdir()) == []
-    assert pull_as_user(home, home / "cache", "x.sif", reference).returncode == 0
+    assert pull_as_user(user, home / "cache", "x.sif", reference).returncode == 0
     assert stat.S_IMODE((home / "x.sif").stat().st_mode) == 0o755
 
 
 @pytest.mark.root
-def test_pull_from_a_store_that_only_reads_is_served(registry: FakeRegistry, home: Path) -> None:
+def test_pull_from_a_store_that_only_reads_is_served(registry: FakeRegistry, user: Runner) -> None:
     """A site's store that users cannot write to: what is there is used, what is not is fetched around it."""
+    home = user.home
     reference = f"docker://{registry.host}/team/rich:1"
     cache = home / "site"
     kedge("pull", home / "root.sif", reference, cache=cache)
     for path in (cache, *cache.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
-    done = pull_as_user(home, cache, "x.sif", reference)
+    done = pull_as_user(user, cache, "x.sif", reference)
     assert done.returncode == 0, done.stderr
     assert "warning: " not in done.stderr
     assert hash_file(home / "x.sif") == hash_file(home / "root.sif")
@@ -385,5 +355,5 @@ def test_pull_from_a_store_that_only_reads_is_served(registry: FakeRegistry, hom
     tars = rich_layers()[:1]
     registry.add_image("team/other", "1", [build.compress(tar) for tar in tars], make_config(tars))
     other = f"docker://{registry.host}/team/other:1"
-    check_way_around(pull_as_user(home, cache, "y.sif", other), home / "y.sif", other, str(cache), "Permission denied")
+    check_way_around(pull_as_user(user, cache, "y.sif", other), home / "y.sif", other, str(cache), "Permission denied")
     assert files_below(cache) == before

@@ -51,11 +51,10 @@ def wait_for_downloads(cache: Path, count: int) -> None:
     wait_until(f"{count} downloads have begun", lambda: len(list((cache / "leases").glob("*"))) >= count)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("verb", ["pull", "exec"])
-def test_a_signal_ends_a_stalled_download_at_once_and_gives_leases_back(
-    registry: FakeRegistry, tmp_path: Path, verb: str, number: signal.Signals
-) -> None:
+@pytest.mark.parametrize(
+    ("verb", "number"), [("pull", signal.SIGINT), ("pull", signal.SIGTERM), ("exec", signal.SIGTERM)]
+)
+def test_a_signal_ends_a_stalled_download_at_once_and_gives_leases_back(registry, tmp_path, verb, number):
     """The signal goes to the command alone, as from `kill` and `timeout`: its children hear of it, too."""
     stall_layers(registry, times=1000, stall_at=_ARRIVES)
     seconds = []
@@ -77,7 +76,7 @@ def end_stalled_download(registry: FakeRegistry, folder: Path, verb: str, number
     assert process.returncode == 128 + number, said
     assert "Traceback" not in said
     assert list((folder / "c/leases").glob("*")) == []
-    assert not (folder / "x.sif").exists()
+    assert [path for path in folder.rglob("*") if "tmp-" in path.name or path.suffix == ".sif"] == []
     return seconds
 
 
@@ -100,9 +99,7 @@ def test_silence_is_said_and_the_download_goes_on(registry: FakeRegistry, tmp_pa
     assert f"no data from {registry.host} for 1 s, trying again" in done.stderr
 
 
-def test_the_final_error_says_what_arrived_and_the_next_pull_goes_on_from_there(
-    registry: FakeRegistry, tmp_path: Path
-) -> None:
+def test_the_final_error_says_what_arrived_and_the_next_pull_goes_on_from_there(registry, tmp_path):
     stall_layers(registry, times=1000, stall_at=30_000)
     words = (
         *("pull", "--stall-timeout", "1", "--retries", "2", "--connections", "1", tmp_path / "x.sif"),

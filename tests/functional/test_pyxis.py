@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from kedge.errors import ImageNotFound, UsageError
 from tests.builders import layers as build
 from tests.builders.busybox import read_busybox
 from tests.builders.images import add_rich_image, make_config
+from tests.builders.rows import each_row
 from tests.builders.warm_kedge import kedge
 from tests.fakes.registry import FakeRegistry
 from tests.requirements import REPOSITORY, require_program
@@ -25,7 +27,7 @@ STEP = {"SLURM_JOB_ID": "17", "SLURM_STEP_ID": "0", "SLURMD_NODENAME": "node1", 
 def read(path: Path, name: str) -> str:
     """A file of a SquashFS file, by somebody else's program."""
     argv = [require_program("unsquashfs"), "-cat", str(path), name]
-    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
 
 
 def get(uri: str, cache: Path, **step: str) -> Path:
@@ -35,10 +37,15 @@ def get(uri: str, cache: Path, **step: str) -> Path:
     return Path(done.stdout.rstrip("\n"))
 
 
-def test_pyxis_get_prints_a_squashfs_file_and_nothing_else(tmp_path: Path) -> None:
-    with FakeRegistry() as registry:
-        add_rich_image(registry)
-        path = get(f"docker://{registry.host}#team/rich:1", tmp_path / "c")
+@pytest.fixture
+def registry() -> Iterator[FakeRegistry]:
+    with FakeRegistry() as served:
+        add_rich_image(served)
+        yield served
+
+
+def test_pyxis_get_prints_a_squashfs_file_and_nothing_else(tmp_path: Path, registry: FakeRegistry) -> None:
+    path = get(f"docker://{registry.host}#team/rich:1", tmp_path / "c")
     assert path.is_absolute()
     assert path.name == "rich_1.sqsh"
     argv = [require_program("unsquashfs"), "-s", str(path)]  # as Enroot asks whether it is one
@@ -78,7 +85,7 @@ def test_pyxis_get_makes_the_files_of_enroot(tmp_path: Path) -> None:
     assert not (folder / ".singularity.d").exists()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("section", "words", "shown"),
     [
         ({"Entrypoint": ["printf", "<%s>"], "Cmd": ["it's"]}, [], "<it's>"),
@@ -111,90 +118,66 @@ def test_pyxis_get_again_is_served_with_the_registry_stopped(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("nodes", [4, pytest.param(8, marks=pytest.mark.long)])
-def test_pyxis_get_by_many_nodes_at_once_imports_once(tmp_path: Path, nodes: int) -> None:
-    with FakeRegistry() as registry:
-        add_rich_image(registry)
-        uri = f"docker://{registry.host}#team/rich:1"
-        argv = [sys.executable, "-m", "kedge", "pyxis", "get", uri]
-        running = [
-            subprocess.Popen(
-                argv,
-                env={**os.environ, **STEP, "KEDGE_CACHEDIR": str(tmp_path / "c"), "SLURMD_NODENAME": f"node{number}"},
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            for number in range(nodes)
-        ]
-        paths = [Path(process.communicate(timeout=120)[0].strip()) for process in running]
-        fetched = [each.path for each in registry.server.log if "/blobs/" in each.path]
-    assert [process.returncode for process in running] == [0] * nodes
+def test_pyxis_get_by_many_nodes_at_once_imports_once(tmp_path: Path, nodes: int, registry: FakeRegistry) -> None:
+    uri = f"docker://{registry.host}#team/rich:1"
+    with ThreadPoolExecutor(nodes) as pool:
+        paths = list(pool.map(lambda number: get(uri, tmp_path / "c", SLURMD_NODENAME=f"node{number}"), range(nodes)))
+    fetched = [each.path for each in registry.server.log if "/blobs/" in each.path]
     assert len(set(paths)) == nodes
     assert len({path.stat().st_ino for path in paths}) == 1
     assert len(fetched) == len(set(fetched)) == 4  # three layers and a config, each once
 
 
-def test_pyxis_release_lets_go_and_may_be_called_again(tmp_path: Path) -> None:
-    with FakeRegistry() as registry:
-        add_rich_image(registry)
-        uri = f"docker://{registry.host}#team/rich:1"
-        mine, other = get(uri, tmp_path / "c"), get(uri, tmp_path / "c", SLURM_STEP_ID="1")
-        for expected in (True, False):
-            done = kedge("pyxis", "release", "--json", cache=tmp_path / "c", environment=STEP)
-            assert json.loads(done.stdout) == {"released": expected}
-        assert not mine.exists()
-        assert other.exists()
-        again = get(uri, tmp_path / "c")
+def test_pyxis_release_lets_go_and_may_be_called_again(tmp_path: Path, registry: FakeRegistry) -> None:
+    uri = f"docker://{registry.host}#team/rich:1"
+    mine, other = get(uri, tmp_path / "c"), get(uri, tmp_path / "c", SLURM_STEP_ID="1")
+    for expected in (True, False):
+        done = kedge("pyxis", "release", "--json", cache=tmp_path / "c", environment=STEP)
+        assert json.loads(done.stdout) == {"released": expected}
+    assert not mine.exists()
+    assert other.exists()
+    again = get(uri, tmp_path / "c")
     assert again.stat().st_ino == other.stat().st_ino
 
 
-def test_pyxis_file_stays_when_the_store_is_cleaned(tmp_path: Path) -> None:
-    with FakeRegistry() as registry:
-        add_rich_image(registry)
-        path = get(f"docker://{registry.host}#team/rich:1", tmp_path / "c")
+def test_pyxis_file_stays_when_the_store_is_cleaned(tmp_path: Path, registry: FakeRegistry) -> None:
+    path = get(f"docker://{registry.host}#team/rich:1", tmp_path / "c")
     kedge("cache", "clean", "--force", cache=tmp_path / "c")
     assert read(path, "data/replaced") == "above"
     assert path.stat().st_nlink == 1
 
 
-def test_pyxis_get_without_a_store_leaves_the_job_its_own_file(tmp_path: Path) -> None:
-    with FakeRegistry() as registry:
-        add_rich_image(registry)
-        path = get(f"docker://{registry.host}#team/rich:1", tmp_path / "c", KEDGE_DISABLE_CACHE="1")
+def test_pyxis_get_without_a_store_leaves_the_job_its_own_file(tmp_path: Path, registry: FakeRegistry) -> None:
+    path = get(f"docker://{registry.host}#team/rich:1", tmp_path / "c", KEDGE_DISABLE_CACHE="1")
     assert read(path, "data/replaced") == "above"
     kedge("pyxis", "release", cache=tmp_path / "c", environment=STEP)
     assert not path.exists()
     assert [each for each in (tmp_path / "c").rglob("*") if each.is_file() and each.name != "CACHEDIR.TAG"] == []
 
 
-def test_pyxis_file_does_not_depend_on_the_name(tmp_path: Path) -> None:
-    with FakeRegistry() as registry:
-        add_rich_image(registry)
-        add_rich_image(registry, tag="2")
-        one = get(f"docker://{registry.host}#team/rich:1", tmp_path / "c")
-        two = get(f"docker://{registry.host}#team/rich:2", tmp_path / "c")
+def test_pyxis_file_does_not_depend_on_the_name(tmp_path: Path, registry: FakeRegistry) -> None:
+    add_rich_image(registry, tag="2")
+    one = get(f"docker://{registry.host}#team/rich:1", tmp_path / "c")
+    two = get(f"docker://{registry.host}#team/rich:2", tmp_path / "c")
     assert one.stat().st_ino == two.stat().st_ino
     assert (one.name, two.name) == ("rich_1.sqsh", "rich_2.sqsh")
 
 
-def test_pyxis_failures_say_why_on_standard_error_only(tmp_path: Path) -> None:
-    with FakeRegistry() as registry:
-        add_rich_image(registry)
-        done = kedge("pyxis", "get", f"docker://{registry.host}#team/none:1", cache=tmp_path / "c", check=False)
-        assert (done.returncode, done.stdout) == (ImageNotFound.exit_code, "")
-        assert "team/none" in done.stderr
+def test_pyxis_failures_say_why_on_standard_error_only(tmp_path: Path, registry: FakeRegistry) -> None:
+    done = kedge("pyxis", "get", f"docker://{registry.host}#team/none:1", cache=tmp_path / "c", check=False)
+    assert (done.returncode, done.stdout) == (ImageNotFound.exit_code, "")
+    assert "team/none" in done.stderr
     done = kedge("pyxis", "put", cache=tmp_path / "c", check=False)
     assert (done.returncode, done.stdout) == (UsageError.exit_code, "")
 
 
-def test_pyxis_importer_is_one_program(tmp_path: Path) -> None:
+def test_pyxis_importer_is_one_program(tmp_path: Path, registry: FakeRegistry) -> None:
     """Pyxis runs `PROGRAM get URI`, with an environment that has little in it."""
-    with FakeRegistry() as registry:
-        add_rich_image(registry)
-        script = [sys.executable, REPOSITORY / "scripts/kedge-pyxis"]  # as the wheel installs it
-        environment = {"KEDGE_CACHEDIR": str(tmp_path / "c"), "PYTHONPATH": str(REPOSITORY / "src"), **STEP}
-        uri = f"docker://{registry.host}#team/rich:1"
-        done = subprocess.run(
-            [*script, "get", uri], env=environment, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL
-        )
+    script = [sys.executable, REPOSITORY / "scripts/kedge-pyxis"]  # as the wheel installs it
+    environment = {"KEDGE_CACHEDIR": str(tmp_path / "c"), "PYTHONPATH": str(REPOSITORY / "src"), **STEP}
+    uri = f"docker://{registry.host}#team/rich:1"
+    done = subprocess.run(
+        [*script, "get", uri], env=environment, check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
     assert Path(done.stdout.strip()).is_file()
     assert '"scripts/kedge-pyxis" = "kedge-pyxis"' in (REPOSITORY / "pyproject.toml").read_text()

@@ -123,9 +123,7 @@ MISTAKES: list[tuple[str, bytes | None, int, str]] = [
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_mistakes_name_their_place(
-    place: Path, capfd: pytest.CaptureFixture[str], mistake: tuple[str, bytes | None, int, str]
-) -> None:
+def test_mistakes_name_their_place(place, capfd, mistake):
     name, data, status, shown = mistake
     if data is not None:
         (place / name).write_bytes(data)

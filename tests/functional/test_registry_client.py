@@ -12,22 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from kedge import errors
 from kedge.base.digest import Digest
 from kedge.base.manifest import OCI_MANIFEST, Descriptor, Manifest
-from kedge.errors import (
-    AuthenticationFailed,
-    ImageNotFound,
-    KedgeError,
-    NetworkFailed,
-    RateLimited,
-    RegistryProtocolError,
-    UnsupportedFormat,
-)
 from kedge.image.registry.client import RegistryClient
 from kedge.image.registry.docker_config import store_login
 from kedge.image.registry.secret import Secret
 from tests.builders.registry_access import Waits, make_access
-from tests.fakes.http_server import Reply
+from tests.builders.rows import each_row
+from tests.fakes.http_server import Recorded, Reply
 from tests.fakes.registry import FakeRegistry, Policy, nvcr
 
 PASSWORD = "p4ss-word-secret"
@@ -45,7 +38,7 @@ def open_registry(policy: Policy | None = None) -> FakeRegistry:
 def client_of(
     registry: FakeRegistry, home: Path, environ: dict[str, str] | None = None, **settings: object
 ) -> RegistryClient:
-    return RegistryClient(registry.host, make_access(home, environ, **settings))  # type: ignore[arg-type]
+    return RegistryClient(registry.host, make_access(home, environ, **settings))
 
 
 def get_layers(client: RegistryClient) -> tuple[Descriptor, ...]:
@@ -54,18 +47,23 @@ def get_layers(client: RegistryClient) -> tuple[Descriptor, ...]:
     return manifest.layers
 
 
-def shown(problem: KedgeError) -> str:
+def shown(problem: errors.KedgeError) -> str:
     return f"{problem} {problem.context} {problem.hint}"
 
 
-def test_client_reads_manifest_with_one_request(tmp_path: Path) -> None:
-    with open_registry() as registry:
-        manifest = client_of(registry, tmp_path).get_manifest("team/app", "1.0")
-        assert manifest.digest == Digest.of(registry.manifests["team/app", "1.0"][0])  # type: ignore[union-attr]
-        (request,) = registry.server.seen("/manifests/")
-        assert request.headers["accept"].count("application/vnd") == 4
-        assert request.headers["user-agent"].startswith("kedge")
-        assert request.headers["accept-encoding"] == "identity"
+@pytest.fixture
+def registry() -> Iterator[FakeRegistry]:
+    with open_registry() as served:
+        yield served
+
+
+def test_client_reads_manifest_with_one_request(tmp_path: Path, registry: FakeRegistry) -> None:
+    manifest = client_of(registry, tmp_path).get_manifest("team/app", "1.0")
+    assert manifest.digest == Digest.of(registry.manifests["team/app", "1.0"][0])
+    (request,) = registry.server.seen("/manifests/")
+    assert request.headers["accept"].count("application/vnd") == 4
+    assert request.headers["user-agent"].startswith("kedge")
+    assert request.headers["accept-encoding"] == "identity"
 
 
 def test_client_reads_everything_from_nvcr_anonymously(tmp_path: Path) -> None:
@@ -84,16 +82,6 @@ def test_client_reads_everything_from_nvcr_anonymously(tmp_path: Path) -> None:
         assert all(not each.authorization for each in registry.storage.log)
 
 
-def test_client_sends_key_to_token_service_only(tmp_path: Path) -> None:
-    with open_registry(nvcr(users=USERS, private=frozenset({"team/app"}))) as registry:
-        client = client_of(registry, tmp_path, LOGIN)
-        with client.open_blob("team/app", get_layers(client)[0]) as stream:
-            assert b"".join(stream) == LAYER
-        basic = [each for each in registry.server.log if each.authorization.startswith("Basic")]
-        assert {each.path for each in basic} == {"/proxy_auth"}
-        assert basic[0].query["account"] == ["user"]
-
-
 @pytest.mark.parametrize("field", ["token", "access_token"])
 def test_client_takes_either_token_field(tmp_path: Path, field: str) -> None:
     with open_registry(Policy(auth="bearer", token_field=field)) as registry:
@@ -104,7 +92,7 @@ def test_client_basic_login(tmp_path: Path) -> None:
     with open_registry(Policy(auth="basic", users=USERS)) as registry:
         assert get_layers(client_of(registry, tmp_path, LOGIN))
         assert registry.server.log[0].authorization == ""  # never before being asked
-        with pytest.raises(AuthenticationFailed, match="requires a login") as caught:
+        with pytest.raises(errors.AuthenticationFailed, match="requires a login") as caught:
             client_of(registry, tmp_path).get_manifest("team/app", "1.0")
         assert f"kedge registry login {registry.host}" in (caught.value.hint or "")
 
@@ -112,7 +100,7 @@ def test_client_basic_login(tmp_path: Path) -> None:
 @pytest.mark.parametrize("auth", ["basic", "bearer", "nvcr"])
 def test_client_refused_login_names_its_source_and_hides_it(tmp_path: Path, auth: str) -> None:
     with open_registry(Policy(auth=auth, users={"user": "another"})) as registry:
-        with pytest.raises(AuthenticationFailed, match="refused the login from DOCKER_USERNAME") as caught:
+        with pytest.raises(errors.AuthenticationFailed, match="refused the login from DOCKER_USERNAME") as caught:
             client_of(registry, tmp_path, LOGIN).get_manifest("team/app", "1.0")
         assert PASSWORD not in shown(caught.value)
         assert "dXNlcjpw" not in shown(caught.value)  # nor the base64 that the token service echoed
@@ -170,7 +158,7 @@ def test_client_password_does_not_go_to_foreign_realm(tmp_path: Path) -> None:
             assert get_layers(client_of(registry, tmp_path, LOGIN))  # public: anonymous is enough
             assert all(not each.authorization for each in foreign.server.log)
             registry.policy.private = frozenset({"team/app"})
-            with pytest.raises(AuthenticationFailed, match="another host, localhost") as caught:
+            with pytest.raises(errors.AuthenticationFailed, match="another host, localhost") as caught:
                 client_of(registry, tmp_path, LOGIN).get_manifest("team/app", "1.0")
             assert "KEDGE_TRUSTED_REALMS" in (caught.value.hint or "")
             assert all(not each.authorization for each in foreign.server.log)
@@ -186,76 +174,70 @@ def test_client_authorization_is_not_forwarded_to_a_redirected_manifest(tmp_path
         assert all(not each.authorization for each in other.server.log)
 
 
-def test_client_redirect_loop_ends(tmp_path: Path) -> None:
-    with open_registry() as registry:
-        registry.server.fail("GET /v2/t", times=99, reply=Reply(302, headers={"Location": "/v2/team/again"}))
-        with pytest.raises(RegistryProtocolError, match="redirects: "):
-            client_of(registry, tmp_path).get_manifest("team/app", "1.0")
-        assert len(registry.server.log) < 12
+def test_client_redirect_loop_ends(tmp_path: Path, registry: FakeRegistry) -> None:
+    registry.server.fail("GET /v2/t", times=99, reply=Reply(302, headers={"Location": "/v2/team/again"}))
+    with pytest.raises(errors.RegistryProtocolError, match="redirects: "):
+        client_of(registry, tmp_path).get_manifest("team/app", "1.0")
+    assert len(registry.server.log) < 12
 
 
 @pytest.mark.parametrize("location", ["ftp://x/y", "file:///etc/passwd", "http://h:0/x"])
-def test_client_strange_redirect_is_refused(tmp_path: Path, location: str) -> None:
-    with open_registry() as registry:
-        registry.server.fail("/manifests/", reply=Reply(302, headers={"Location": location}))
-        with pytest.raises(KedgeError):
-            client_of(registry, tmp_path).get_manifest("team/app", "1.0")
+def test_client_strange_redirect_is_refused(tmp_path: Path, location: str, registry: FakeRegistry) -> None:
+    registry.server.fail("/manifests/", reply=Reply(302, headers={"Location": location}))
+    with pytest.raises(errors.KedgeError):
+        client_of(registry, tmp_path).get_manifest("team/app", "1.0")
 
 
-@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
-def test_client_retries_what_may_pass(tmp_path: Path, status: int) -> None:
+@each_row("status", [408, 429, 500, 502, 503, 504])
+def test_client_retries_what_may_pass(tmp_path: Path, status: int, registry: FakeRegistry) -> None:
     waits = Waits()
-    with open_registry() as registry:
-        registry.server.fail("/manifests/", times=2, reply=Reply(status, b"later", {"Retry-After": "2"}))
-        assert get_layers(client_of(registry, tmp_path, waits=waits))
-        assert len(waits.seconds) == 2
-        assert all(2 <= wait < 4 for wait in waits.seconds)
-        assert "trying again" in waits.notes[0]
+    registry.server.fail("/manifests/", times=2, reply=Reply(status, b"later", {"Retry-After": "2"}))
+    assert get_layers(client_of(registry, tmp_path, waits=waits))
+    assert len(waits.seconds) == 2
+    assert all(2 <= wait < 4 for wait in waits.seconds)
+    assert "trying again" in waits.notes[0]
 
 
-def test_client_backs_off_exponentially_with_jitter(tmp_path: Path) -> None:
+def test_client_backs_off_exponentially_with_jitter(tmp_path: Path, registry: FakeRegistry) -> None:
     waits = Waits()
-    with open_registry() as registry:
-        registry.server.fail("/manifests/", times=99, reply=Reply(503, b"down"))
-        with pytest.raises(NetworkFailed, match="status 503"):
-            client_of(registry, tmp_path, waits=waits, retries=5).get_manifest("team/app", "1.0")
+    registry.server.fail("/manifests/", times=99, reply=Reply(503, b"down"))
+    with pytest.raises(errors.NetworkFailed, match="status 503"):
+        client_of(registry, tmp_path, waits=waits, retries=5).get_manifest("team/app", "1.0")
     for number, wait in enumerate(waits.seconds):
         assert 0.25 * 2**number <= wait <= 0.5 * 2**number
     assert len(waits.seconds) == 5
 
 
-def test_client_gives_up_on_a_long_rate_limit_and_shows_it(tmp_path: Path) -> None:
+def test_client_gives_up_on_a_long_rate_limit_and_shows_it(tmp_path: Path, registry: FakeRegistry) -> None:
     waits = Waits()
     headers = {"Retry-After": "3600", "RateLimit-Limit": "100;w=21600", "RateLimit-Remaining": "0;w=21600"}
     body = json.dumps({"errors": [{"code": "TOOMANYREQUESTS", "message": "You have reached your pull rate limit."}]})
-    with open_registry() as registry:
-        registry.server.fail("/manifests/", times=99, reply=Reply(429, body.encode(), headers))
-        with pytest.raises(RateLimited, match="0;w=21600 pulls left") as caught:
-            client_of(registry, tmp_path, waits=waits).get_manifest("team/app", "1.0")
-        assert "3600" in caught.value.message
-        assert "You have reached" in caught.value.context["registry says"]
-        assert waits.seconds == []
-        assert len(registry.server.seen("/manifests/")) == 1
+    registry.server.fail("/manifests/", times=99, reply=Reply(429, body.encode(), headers))
+    with pytest.raises(errors.RateLimited, match="0;w=21600 pulls left") as caught:
+        client_of(registry, tmp_path, waits=waits).get_manifest("team/app", "1.0")
+    assert "3600" in caught.value.message
+    assert "You have reached" in caught.value.context["registry says"]
+    assert waits.seconds == []
+    assert len(registry.server.seen("/manifests/")) == 1
 
 
-def test_client_retries_broken_connections(tmp_path: Path) -> None:
-    with open_registry() as registry:
-        registry.server.fail("/manifests/", cut_request_at=0)
-        registry.server.fail("/manifests/", cut_request_at=0, reset=True)
-        assert get_layers(client_of(registry, tmp_path))
+def test_client_retries_broken_connections(tmp_path: Path, registry: FakeRegistry) -> None:
+    registry.server.fail("/manifests/", cut_request_at=0)
+    registry.server.fail("/manifests/", cut_request_at=0, reset=True)
+    assert get_layers(client_of(registry, tmp_path))
 
 
 def test_client_says_when_nothing_listens(tmp_path: Path) -> None:
     with FakeRegistry() as registry:
         host = registry.host
     waits = Waits()
-    with pytest.raises(NetworkFailed, match="connection refused"):
+    with pytest.raises(errors.NetworkFailed, match="connection refused"):
         RegistryClient(host, make_access(tmp_path, waits=waits)).get_manifest("a", "b")
     assert len(waits.seconds) == 1
 
 
 def test_client_says_when_a_name_is_unknown(tmp_path: Path) -> None:
-    with pytest.raises(NetworkFailed, match="name") as caught:
+    with pytest.raises(errors.NetworkFailed, match="name") as caught:
         RegistryClient("registry.invalid", make_access(tmp_path, retries=0)).get_manifest("a", "b")
     assert "login node" in (caught.value.hint or "")
 
@@ -301,7 +283,10 @@ def test_client_blob_that_breaks_is_resumed_where_it_broke(tmp_path: Path, fault
         layer = get_layers(client)[0]
         registry.storage.fail("GET", **fault)
         received = bytearray()
-        with client.open_blob("team/app", layer) as stream, pytest.raises(NetworkFailed, match="broke after") as caught:
+        with (
+            client.open_blob("team/app", layer) as stream,
+            pytest.raises(errors.NetworkFailed, match="broke after") as caught,
+        ):
             received.extend(itertools.chain.from_iterable(stream))
         assert caught.value.is_transient
         assert "presigned-secret" not in shown(caught.value)
@@ -337,15 +322,14 @@ def test_client_is_shared_by_threads_with_one_token(tmp_path: Path) -> None:
         assert len(registry.server.seen("proxy_auth")) == 1
 
 
-def test_client_head_manifest(tmp_path: Path) -> None:
-    with open_registry() as registry:
-        client = client_of(registry, tmp_path)
-        expected = Digest.of(registry.manifests["team/app", "1.0"][0])
-        assert client.head_manifest("team/app", "1.0") == expected
-        assert not registry.server.seen("GET .*/manifests/")
-        assert client.head_manifest("team/app", "2.0") is None
-        registry.server.fail("HEAD", reply=Reply(405))
-        assert client.head_manifest("team/app", "1.0") == expected
+def test_client_head_manifest(tmp_path: Path, registry: FakeRegistry) -> None:
+    client = client_of(registry, tmp_path)
+    expected = Digest.of(registry.manifests["team/app", "1.0"][0])
+    assert client.head_manifest("team/app", "1.0") == expected
+    assert not registry.server.seen("GET .*/manifests/")
+    assert client.head_manifest("team/app", "2.0") is None
+    registry.server.fail("HEAD", reply=Reply(405))
+    assert client.head_manifest("team/app", "1.0") == expected
 
 
 @pytest.mark.parametrize("absolute", [False, True])
@@ -367,38 +351,35 @@ def test_client_tags_stay_on_the_registry_and_end(tmp_path: Path, link: str) -> 
         client = client_of(registry, tmp_path, LOGIN)
         get_layers(client)
         registry.server.fail("tags/list", times=99, reply=page)
-        with pytest.raises(RegistryProtocolError, match="circle or leaves"):
+        with pytest.raises(errors.RegistryProtocolError, match="circle or leaves"):
             list(client.list_tags("team/app"))
 
 
-def test_client_tags_null_is_none(tmp_path: Path) -> None:
-    with open_registry() as registry:
-        registry.server.fail("tags/list", times=9, reply=Reply(200, b'{"name":"team/app","tags":null}'))
-        assert list(client_of(registry, tmp_path).list_tags("team/app")) == []
+def test_client_tags_null_is_none(tmp_path: Path, registry: FakeRegistry) -> None:
+    registry.server.fail("tags/list", times=9, reply=Reply(200, b'{"name":"team/app","tags":null}'))
+    assert list(client_of(registry, tmp_path).list_tags("team/app")) == []
 
 
-def test_client_missing_tag_and_repository(tmp_path: Path) -> None:
-    with open_registry() as registry:
-        client = client_of(registry, tmp_path)
-        with pytest.raises(ImageNotFound, match=r"has no .*team/app:9\.9") as caught:
-            client.get_manifest("team/app", "9.9")
-        assert "MANIFEST_UNKNOWN" in caught.value.context["registry says"]
-        with pytest.raises(ImageNotFound, match="no repository 'no/such'"):
-            client.get_manifest("no/such", "1.0")
+def test_client_missing_tag_and_repository(tmp_path: Path, registry: FakeRegistry) -> None:
+    client = client_of(registry, tmp_path)
+    with pytest.raises(errors.ImageNotFound, match=r"has no .*team/app:9\.9") as caught:
+        client.get_manifest("team/app", "9.9")
+    assert "MANIFEST_UNKNOWN" in caught.value.context["registry says"]
+    assert len(registry.server.seen("GET /v2/.+")) == 1  # without a login nothing is asked twice
+    with pytest.raises(errors.ImageNotFound, match="no repository 'no/such'"):
+        client.get_manifest("no/such", "1.0")
 
 
-def test_client_schema_one_is_named(tmp_path: Path) -> None:
-    with open_registry() as registry:
-        registry.add_manifest("team/old", "1", b'{"schemaVersion":1,"fsLayers":[]}', "application/json")
-        with pytest.raises(UnsupportedFormat, match="schema 1"):
-            client_of(registry, tmp_path).get_manifest("team/old", "1")
+def test_client_schema_one_is_named(tmp_path: Path, registry: FakeRegistry) -> None:
+    registry.add_manifest("team/old", "1", b'{"schemaVersion":1,"fsLayers":[]}', "application/json")
+    with pytest.raises(errors.UnsupportedFormat, match="schema 1"):
+        client_of(registry, tmp_path).get_manifest("team/old", "1")
 
 
-def test_client_foreign_layer_without_address_is_missing(tmp_path: Path) -> None:
-    with open_registry() as registry:
-        absent = Descriptor("x", Digest.of(b"absent"), 6)
-        with pytest.raises(ImageNotFound):
-            client_of(registry, tmp_path).open_blob("team/app", absent)
+def test_client_foreign_layer_without_address_is_missing(tmp_path: Path, registry: FakeRegistry) -> None:
+    absent = Descriptor("x", Digest.of(b"absent"), 6)
+    with pytest.raises(errors.ImageNotFound):
+        client_of(registry, tmp_path).open_blob("team/app", absent)
 
 
 # Uploads
@@ -407,7 +388,7 @@ def test_client_foreign_layer_without_address_is_missing(tmp_path: Path) -> None
 def push(client: RegistryClient, data: bytes, **settings: object) -> tuple[bool, list[int]]:
     advanced: list[int] = []
     descriptor = Descriptor("application/octet-stream", Digest.of(data), len(data))
-    sent = client.upload_blob("team/new", descriptor, lambda: io.BytesIO(data), advance=advanced.append, **settings)  # type: ignore[arg-type]
+    sent = client.upload_blob("team/new", descriptor, lambda: io.BytesIO(data), advance=advanced.append, **settings)
     return sent, advanced
 
 
@@ -454,73 +435,126 @@ def test_upload_is_cut_into_pieces_where_a_proxy_limits_bodies(tmp_path: Path) -
         assert max(len(each.body) for each in registry.server.seen("PATCH")[2:]) <= 1 << 20
 
 
-def test_upload_shrinks_pieces_that_are_cut_without_a_word(tmp_path: Path) -> None:
+def test_upload_shrinks_pieces_that_are_cut_without_a_word(tmp_path: Path, registry: FakeRegistry) -> None:
     data = LAYER * 5
-    with open_registry() as registry:
-        registry.server.fail("PATCH", times=2, cut_request_at=100_000, reset=True)
-        assert push(client_of(registry, tmp_path), data)[0] is True
-        assert registry.blobs[str(Digest.of(data))] == data
-        assert max(len(each.body) for each in registry.server.seen("PATCH")) < len(data)
+    registry.server.fail("PATCH", times=2, cut_request_at=100_000, reset=True)
+    assert push(client_of(registry, tmp_path), data)[0] is True
+    assert registry.blobs[str(Digest.of(data))] == data
+    assert max(len(each.body) for each in registry.server.seen("PATCH")) < len(data)
 
 
 @pytest.mark.parametrize("data", [b"tiny", LAYER * 2], ids=["monolithic", "pieces"])
-def test_upload_whose_last_answer_is_lost_is_found_to_be_there(tmp_path: Path, data: bytes) -> None:
-    with open_registry() as registry:
-        registry.server.fail("PUT .*digest=", reply=None, cut_at=0, length=5, reset=True)
-        assert push(client_of(registry, tmp_path), data)[0] is True
-        assert registry.blobs[str(Digest.of(data))] == data
+def test_upload_whose_last_answer_is_lost_is_found_to_be_there(tmp_path, data, registry):
+    registry.server.fail("PUT .*digest=", reply=None, cut_at=0, length=5, reset=True)
+    assert push(client_of(registry, tmp_path), data)[0] is True
+    assert registry.blobs[str(Digest.of(data))] == data
 
 
 def test_upload_without_rights_is_explained(tmp_path: Path) -> None:
-    with open_registry(Policy(auth="bearer")) as registry, pytest.raises(AuthenticationFailed, match="write"):
+    with open_registry(Policy(auth="bearer")) as registry, pytest.raises(errors.AuthenticationFailed, match="write"):
         push(client_of(registry, tmp_path), LAYER)
 
 
-def test_put_manifest_returns_its_digest(tmp_path: Path) -> None:
-    with open_registry() as registry:
-        raw = registry.manifests["team/app", "1.0"][0]
-        assert client_of(registry, tmp_path).put_manifest("team/app", "2.0", raw, OCI_MANIFEST) == Digest.of(raw)
-        assert registry.manifests["team/app", "2.0"] == (raw, OCI_MANIFEST)
+def test_put_manifest_returns_its_digest(tmp_path: Path, registry: FakeRegistry) -> None:
+    raw = registry.manifests["team/app", "1.0"][0]
+    assert client_of(registry, tmp_path).put_manifest("team/app", "2.0", raw, OCI_MANIFEST) == Digest.of(raw)
+    assert registry.manifests["team/app", "2.0"] == (raw, OCI_MANIFEST)
 
 
 # Mirrors
 
 
-def mirrored(home: Path, text: str) -> dict[str, str]:
+def mirrored(home: Path, registry: str, *mirrors: str) -> dict[str, str]:
     path = home / "registries.conf"
-    path.write_text(text)
+    text = "".join(f'[[registry.mirror]]\nlocation="{mirror}"\n' for mirror in mirrors)
+    path.write_text(f'[[registry]]\nlocation="{registry}"\n{text}')
     return {"CONTAINERS_REGISTRIES_CONF": str(path)}
 
 
-def test_mirror_is_asked_first_without_our_login(tmp_path: Path) -> None:
-    with open_registry(Policy(auth="bearer")) as mirror, open_registry() as registry:
-        conf = f'[[registry]]\nlocation="{registry.host}"\n[[registry.mirror]]\nlocation="{mirror.host}"\n'
-        client = client_of(registry, tmp_path, {**LOGIN, **mirrored(tmp_path, conf)})
-        with client.open_blob("team/app", get_layers(client)[0]) as stream:
-            assert b"".join(stream) == LAYER
-        assert not registry.server.log
-        assert not any(each.authorization.startswith("Basic") for each in mirror.server.log)
-
-
-def test_mirror_that_fails_is_passed_over(tmp_path: Path) -> None:
-    with open_registry() as registry, FakeRegistry() as empty:
+def test_mirrors_that_fail_are_passed_over_and_those_that_do_not_answer_are_asked_once(tmp_path: Path) -> None:
+    with open_registry() as registry, FakeRegistry() as empty, FakeRegistry() as busy:
         with FakeRegistry() as closed:
             gone = closed.host
-        conf = (
-            f'[[registry]]\nlocation="{registry.host}"\n[[registry.mirror]]\nlocation="{gone}"\n'
-            f'[[registry.mirror]]\nlocation="{empty.host}"\n'
-        )
-        client = client_of(registry, tmp_path, mirrored(tmp_path, conf), retries=0)
-        with client.open_blob("team/app", get_layers(client)[0]) as stream:
+        busy.server.fail(".*team", times=99, reply=Reply(503, b"{}"))
+        environ = mirrored(tmp_path, registry.host, gone, busy.host, empty.host)
+        client = client_of(registry, tmp_path, environ, waits=Waits())
+        layer = get_layers(client)[0]
+        asked = len(busy.server.seen("team"))
+        with client.open_blob("team/app", layer) as stream:
             assert b"".join(stream) == LAYER
-        with pytest.raises(ImageNotFound) as caught:
+        assert len(busy.server.seen("team")) == asked
+        with pytest.raises(errors.ImageNotFound) as caught:
             client.get_manifest("team/app", "none")
         assert gone in caught.value.context["mirror 1"]
+        assert busy.host in caught.value.context["mirror 2"]
 
 
 def test_mirror_has_its_own_login(tmp_path: Path) -> None:
     with open_registry(Policy(auth="basic", users={"m": "mirror-pass"})) as mirror, open_registry() as registry:
         store_login(tmp_path / ".apptainer/docker-config.json", mirror.host, "m", Secret("mirror-pass"))
-        conf = f'[[registry]]\nlocation="{registry.host}"\n[[registry.mirror]]\nlocation="{mirror.host}"\n'
-        assert get_layers(client_of(registry, tmp_path, mirrored(tmp_path, conf)))
+        assert get_layers(client_of(registry, tmp_path, mirrored(tmp_path, registry.host, mirror.host)))
         assert not registry.server.log
+
+
+# Registries that are unlike others
+
+
+def hide_from_strangers(registry: FakeRegistry, status: int) -> None:
+    """As Artifactory does: the API's root asks for a login, an image just is not there for a stranger."""
+    inner = registry.server.answer
+
+    def answer(request: Recorded) -> Reply:
+        if "/manifests/" in request.path and not request.authorization:
+            return Reply(status, b'{"errors":[{"code":"MANIFEST_UNKNOWN","message":"unknown"}]}')
+        return inner(request)
+
+    registry.server.answer = answer
+
+
+@each_row(("auth", "status"), [(auth, status) for auth in ("basic", "bearer") for status in (403, 404)])
+def test_client_logs_in_where_images_are_hidden_from_strangers(tmp_path: Path, auth: str, status: int) -> None:
+    with open_registry(Policy(auth=auth, users=USERS)) as registry:
+        hide_from_strangers(registry, status)
+        assert get_layers(client_of(registry, tmp_path, LOGIN))
+
+
+def test_client_login_that_is_right_but_may_not_read_is_not_called_wrong(tmp_path: Path) -> None:
+    """Docker Hub, Quay and Harbor answer 401 for what does not exist, however good the login is."""
+    with open_registry(Policy(auth="bearer", users=USERS)) as registry:
+        refusal = 'Bearer realm="{}/token",service="fake",scope="repository:no/such:pull",error="insufficient_scope"'
+        reply = Reply(401, b"{}", {"WWW-Authenticate": refusal.format(registry.server.url)})
+        registry.server.fail("GET .*/no/such/manifests/", times=9, reply=reply)
+        with pytest.raises(errors.AccessDenied, match="does not exist") as caught:
+            client_of(registry, tmp_path, LOGIN).get_manifest("no/such", "1.0")
+        assert "log in again" not in (caught.value.hint or "")
+        assert "DOCKER_USERNAME" in caught.value.message
+
+
+@each_row(
+    ("asked", "status"), [("GET /token.*other", 403), *(("POST .*mount=", each) for each in (400, 401, 403, 404))]
+)
+def test_upload_goes_on_where_a_mount_or_its_token_is_refused(tmp_path: Path, asked: str, status: int) -> None:
+    with open_registry(Policy(auth="bearer", users=USERS)) as registry:
+        registry.server.fail(asked, times=9, reply=Reply(status, b"{}"))
+        assert push(client_of(registry, tmp_path, LOGIN), LAYER * 2, mount_from="other/base")[0] is True
+        assert registry.blobs[str(Digest.of(LAYER * 2))] == LAYER * 2
+
+
+def test_upload_that_never_advances_is_given_up(tmp_path: Path, registry: FakeRegistry) -> None:
+    reply = Reply(202, headers={"Location": "/v2/team/new/blobs/uploads/x?state=0", "Range": "0-0"})
+    registry.server.fail("PATCH", times=50, reply=reply)
+    with pytest.raises(errors.RegistryProtocolError, match="stores none of them"):
+        push(client_of(registry, tmp_path), LAYER * 2)
+    assert len(registry.server.seen("PATCH")) < 10
+
+
+def test_upload_needs_no_head(tmp_path: Path, registry: FakeRegistry) -> None:
+    registry.server.fail("HEAD", times=9, reply=Reply(405))
+    assert push(client_of(registry, tmp_path), LAYER * 2)[0] is True
+
+
+def test_has_blob_asks_for_the_right_to_push(tmp_path: Path) -> None:
+    """GHCR gives no token at all to read a repository that does not exist yet, but one to push to it."""
+    with open_registry(Policy(auth="bearer", users=USERS)) as registry:
+        assert client_of(registry, tmp_path, LOGIN).has_blob("team/new", Digest.of(b"absent")) is False
+        assert "repository:team/new:pull,push" in registry.server.seen("/token")[0].query["scope"]

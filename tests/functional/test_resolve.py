@@ -28,9 +28,7 @@ def list_asked(registry: FakeRegistry) -> list[str]:
 
 
 @pytest.mark.parametrize("head", [200, 403, 405])
-def test_resolve_of_a_known_tag_counts_as_a_pull_only_when_it_changed(
-    tmp_path: Path, workplace: Workplace, head: int
-) -> None:
+def test_resolve_of_a_known_tag_counts_as_a_pull_only_when_it_changed(tmp_path, workplace, head):
     with FakeRegistry() as registry, Store(tmp_path / "store") as store:
         first = registry.add_image("team/app", "1.0", [b"layer"])
         reference = Reference.parse(f"docker://{registry.host}/team/app:1.0")

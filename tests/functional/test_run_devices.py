@@ -37,9 +37,7 @@ class Place:
         }
         options = list(words[: words.index("--")])
         command = [sys.executable, "-m", "kedge", "exec", *options, str(self.image), *words[words.index("--") + 1 :]]
-        return subprocess.run(
-            command, cwd=self.folder, env=environ, capture_output=True, text=True, timeout=120, check=False
-        )
+        return subprocess.run(command, cwd=self.folder, env=environ, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -69,9 +67,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     return place
 
 
-@pytest.mark.parametrize(
-    "options", [("--nv",), ("--nv", "--contain"), ("--nv", "--containall"), ("--nv", "--cleanenv")]
-)
+@pytest.mark.parametrize("options", [("--nv",), ("--nv", "--containall"), ("--nv", "--cleanenv")])
 def test_devices_program_computes_with_the_hosts_libcuda(place: Place, options: tuple[str, ...]) -> None:
     done = place.execute(*options, "--", "/opt/vector_add", CUDA_VISIBLE_DEVICES="0")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -6,7 +6,6 @@ The kernel is played: `tests/builders/old_kernels.py`.
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -50,9 +49,7 @@ def image(runner: Runner) -> str:
     ],
     indirect=["runner"],
 )
-def test_exec_is_the_same_where_the_kernel_can_less(
-    runner: Runner, image: str, calls: tuple[str, ...], way: str
-) -> None:
+def test_exec_is_the_same_where_the_kernel_can_less(runner, image, calls, way):
     if way == "fuse-overlayfs":
         require_program("fuse-overlayfs")
     words = ("-B", "/etc:/made/inside:ro", "-B", "/usr:/opt/new", "--pwd", "/", image, "sh", "-c", SCRIPT)
@@ -79,9 +76,7 @@ def test_exec_and_unpack_where_there_are_no_locks(runner: Runner) -> None:
     for _ in range(2):
         assert runner.read("exec", "--root-from", "unpack", path, "ls", "-d", "/usr", env=env) == "/usr\n"
     runner.read("cache", "clean", "--node", "--force")
-    started = [
-        subprocess.Popen(runner.argv("unpack", path), env=runner.variables(env), cwd=runner.home) for _ in range(4)
-    ]
+    started = [runner.start("unpack", path, env=env) for _ in range(4)]
     assert [process.wait(timeout=60) for process in started] == [0] * 4
     names = [found.name for found in (runner.folder / "node/images").iterdir() if found.suffix != ".lock"]
     assert len(names) == 1, names

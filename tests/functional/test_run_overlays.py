@@ -14,14 +14,10 @@ from tests.builders.servers import wait_until_unused
 from tests.requirements import require_program
 
 
-@pytest.fixture(params=["root", "user"])
+@pytest.fixture(scope="module", params=["user"])
 def runner(request: pytest.FixtureRequest) -> Iterator[Runner]:
-    yield from each_role(request.param)
-
-
-@pytest.fixture
-def image(runner: Runner) -> str:
-    return str(give_to(runner, make_sandbox(runner.folder / "sandbox")))
+    """A user, for whom every file system of an overlay is served by a program; root is named where it mounts itself."""
+    yield from each_role(request.param, is_warm=True)
 
 
 @pytest.fixture
@@ -30,8 +26,25 @@ def overlay(runner: Runner) -> Path:
     for name in ("mkfs.ext3", "fuse2fs", "fuse-overlayfs"):
         require_program(name)
     path = runner.home / "overlay.img"
-    runner.read("overlay", "create", "--create-dir", "/opt/made", str(path))
+    path.unlink(missing_ok=True)
+    runner.read("overlay", "create", "--sparse", "--create-dir", "/opt/made", str(path))
     return path
+
+
+@pytest.fixture
+def packed(runner: Runner, image: str) -> Path:
+    """An ext3 image of the whole root."""
+    require_program("fuse2fs")
+    path = runner.home / "root.img"
+    path.unlink(missing_ok=True)
+    subprocess.run([require_program("mkfs.ext3"), "-q", "-d", image, str(path), "64M"], check=True)
+    return give_to(runner, path.parent) / path.name
+
+
+def check_clean(overlay: Path) -> None:
+    wait_until_unused(overlay)
+    check = subprocess.run([require_program("e2fsck"), "-fn", str(overlay)], capture_output=True, check=False)
+    assert check.returncode == 0, check.stdout
 
 
 def write(runner: Runner, image: str, *flags: str, command: str = "echo kept > /kept; rm /etc/gone") -> None:
@@ -41,63 +54,52 @@ def write(runner: Runner, image: str, *flags: str, command: str = "echo kept > /
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("flags", [(), ("--containall",), ("--pid", "--no-init")])
-def test_exec_ext3_overlay_keeps_changes_and_is_clean(
-    runner: Runner, image: str, overlay: Path, flags: tuple[str, ...]
-) -> None:
-    write(runner, image, "--overlay", str(overlay), *flags)
-    wait_until_unused(overlay)
-    check = subprocess.run([require_program("e2fsck"), "-fn", str(overlay)], capture_output=True, check=False)
-    assert check.returncode == 0, check.stdout
-    read_only = ("--overlay", f"{overlay}:ro")
-    assert runner.read("exec", *read_only, image, "cat", "/kept") == "kept\n"
-    assert "gone" not in runner.read("exec", *read_only, image, "ls", "-a", "/etc")
-    assert runner.read("exec", *read_only, image, "ls", "/opt") == "made\n"
-    refused = runner.run("exec", *read_only, image, "touch", "/new")
-    assert "Read-only file system" in refused.stderr
+@pytest.mark.parametrize(
+    ("runner", "flags"),
+    [("user", ()), ("user", ("--containall",)), ("user", ("--pid", "--no-init")), ("root", ())],
+    indirect=["runner"],
+    scope="module",
+)
+def test_exec_ext3_overlay_keeps_changes_and_is_clean(runner, image, overlay, flags):
+    large = "echo kept > /kept; rm /etc/gone; dd if=/dev/zero of=/large bs=1000 count=200"
+    write(runner, image, "--overlay", str(overlay), *flags, command=large)
+    check_clean(overlay)
+    look = "cat /kept; ls -a /etc | grep gone; ls /opt; wc -c </large; touch /new"
+    done = runner.run("exec", "--overlay", f"{overlay}:ro", image, "sh", "-c", look)
+    assert done.stdout == "kept\nmade\n200000\n", done.stderr
+    assert "Read-only file system" in done.stderr
 
 
-def test_exec_binds_out_of_one_ext3_image_twice_and_its_server_is_outside(
-    runner: Runner, image: str, overlay: Path
-) -> None:
+def test_exec_binds_out_of_one_ext3_image_twice_and_its_server_is_outside(runner, image, overlay):
     binds = ("-B", f"{overlay}:/data:image-src=/upper", "-B", f"{overlay}:/whole:image-src=/,ro")
     script = "echo kept > /data/kept; cat /whole/upper/kept; touch /whole/no; ps"
     done = runner.run("exec", "--containall", *binds, image, "sh", "-c", script)
     assert done.stdout.startswith("kept\n"), done.stderr
     assert "/whole/no: Read-only file system" in done.stderr
     assert "fuse2fs" not in done.stdout
-    wait_until_unused(overlay)
-    check = subprocess.run([require_program("e2fsck"), "-fn", str(overlay)], capture_output=True, check=False)
-    assert check.returncode == 0, check.stdout
+    check_clean(overlay)
     assert runner.read("exec", *binds[2:], image, "cat", "/whole/upper/kept") == "kept\n"
 
 
-@pytest.mark.parametrize("flags", [(), ("--containall",)])
-def test_exec_ext3_image_is_changed_with_writable_only(runner: Runner, image: str, flags: tuple[str, ...]) -> None:
-    mkfs = require_program("mkfs.ext3")
-    require_program("fuse2fs")
-    path = runner.home / "root.img"
-    subprocess.run([mkfs, "-q", "-d", image, str(path), "64M"], check=True)
-    give_to(runner, runner.home)
-    refused = runner.run("exec", *flags, str(path), "touch", "/etc/new")
-    assert "Read-only file system" in refused.stderr
-    assert runner.read("exec", "--writable", *flags, str(path), "sh", "-c", "echo 7 > /etc/new; cat /etc/new") == "7\n"
-    wait_until_unused(path)
-    assert runner.read("exec", *flags, str(path), "cat", "/etc/new") == "7\n"
+@pytest.mark.parametrize(
+    ("runner", "flags"), [("user", ()), ("user", ("--containall",)), ("root", ())], indirect=["runner"], scope="module"
+)
+def test_exec_ext3_image_is_changed_with_writable_only(runner: Runner, packed: Path, flags: tuple[str, ...]) -> None:
+    assert "Read-only file system" in runner.run("exec", *flags, str(packed), "touch", "/etc/new").stderr
+    change = ("--writable", *flags, str(packed), "sh", "-c", "echo 7 > /etc/new; cat /etc/new")
+    assert runner.read("exec", *change) == "7\n"
+    wait_until_unused(packed)
+    assert runner.read("exec", *flags, str(packed), "cat", "/etc/new") == "7\n"
     if runner.uid:
-        path.chmod(0o444)
-        wait_until_unused(path)
-        assert "that you cannot write to" in runner.run("exec", "--writable", str(path), "true").stderr
+        packed.chmod(0o444)
+        wait_until_unused(packed)
+        assert "that you cannot write to" in runner.run("exec", "--writable", str(packed), "true").stderr
 
 
-def test_exec_reads_an_ext3_image_whose_last_writer_was_killed(runner: Runner, image: str) -> None:
-    mkfs, debugfs = require_program("mkfs.ext3"), require_program("debugfs")
-    require_program("fuse2fs")
-    path = runner.home / "root.img"
-    subprocess.run([mkfs, "-q", "-d", image, str(path), "64M"], check=True)
-    subprocess.run([debugfs, "-w", "-R", "feature needs_recovery", str(path)], check=True, capture_output=True)
-    give_to(runner, runner.home)
-    assert runner.read("exec", str(path), "ls", "-d", "/bin") == "/bin\n"
+def test_exec_reads_an_ext3_image_whose_last_writer_was_killed(runner: Runner, packed: Path) -> None:
+    words = [require_program("debugfs"), "-w", "-R", "feature needs_recovery", str(packed)]
+    subprocess.run(words, check=True, capture_output=True)
+    assert runner.read("exec", str(packed), "ls", "-d", "/bin") == "/bin\n"
 
 
 def test_exec_overlay_directory_can_be_deleted_by_any_program(runner: Runner, image: str) -> None:
@@ -110,17 +112,21 @@ def test_exec_overlay_directory_can_be_deleted_by_any_program(runner: Runner, im
     assert closed == []
 
 
-def test_exec_many_readers_and_no_writer_beside_them(runner: Runner, image: str, overlay: Path) -> None:
-    command = runner.argv("exec", "--overlay", f"{overlay}:ro", image, "sh", "-c", "echo up; cat")
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(command, env=runner.variables(), cwd=runner.home, text=True, **pipes) as reader:  # type: ignore[call-overload]
-        assert reader.stdout.readline() == "up\n"
-        assert runner.run("exec", "--overlay", f"{overlay}:ro", image, "true").returncode == 0
-        refused = runner.run("exec", "--overlay", str(overlay), image, "true")
-        assert refused.returncode == 255
-        assert "only while no other container uses it" in refused.stderr
-        reader.communicate("")
-    wait_until_unused(overlay)
+def test_exec_has_many_readers_or_one_writer(runner: Runner, image: str, overlay: Path) -> None:
+    for held, others in (
+        (":ro", {":ro": "", "": "only while no other container uses it"}),
+        ("", {":ro": "in use by a container that writes", "": "only while no other container uses it"}),
+    ):
+        words = ("exec", "--overlay", f"{overlay}{held}", image, "sh", "-c", "echo up; cat")
+        with runner.start(*words, pipes="stdin stdout") as holder:
+            assert holder.stdout.readline() == "up\n"
+            for wanted, refused in others.items():
+                done = runner.run("exec", "--overlay", f"{overlay}{wanted}", image, "true")
+                assert done.returncode == (255 if refused else 0), (held, wanted, done.stderr)
+                assert refused in done.stderr
+                assert not refused or ("fuse2fs" in done.stderr and ":ro" in done.stderr.partition("hint: ")[2])
+            holder.communicate("")
+        wait_until_unused(overlay)
 
 
 def test_exec_several_overlays_lie_in_their_order(runner: Runner, image: str, overlay: Path) -> None:

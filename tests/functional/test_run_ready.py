@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 
-from tests.builders.containers import Runner
+from tests.builders.containers import Runner, warm_runner
+
+runner = warm_runner
 
 
 @pytest.fixture
@@ -18,21 +18,16 @@ def archive(runner: Runner) -> str:
     return f"oci-archive:{path}"
 
 
-@pytest.mark.parametrize("flag", ["--quiet", "--silent"])
-def test_ready_is_made_without_a_word_where_none_is_wanted(runner: Runner, archive: str, flag: str) -> None:
-    done = runner.run("exec", flag, "--pull", "always", archive, "ls", "-d", "/usr")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "/usr\n", "")
+def test_ready_is_made_without_a_word_where_none_is_wanted(runner: Runner, archive: str) -> None:
+    for words in (("--quiet", "--runtime", "auto"), ("--silent", "--runtime", "kedge")):
+        done = runner.run("exec", *words, "--pull", "always", archive, "ls", "-d", "/usr")
+        assert (done.returncode, done.stdout, done.stderr) == (0, "/usr\n", ""), words
 
 
 def test_ready_as_something_else_than_a_folder_is_said_to_be_in_vain(runner: Runner, archive: str) -> None:
     done = runner.run("exec", "--root-from", "squashfuse", archive, "ls", "-d", "/usr")
     assert (done.returncode, done.stdout) == (0, "/usr\n")
     assert "--root-from squashfuse is ignored" in done.stderr
-
-
-@pytest.mark.parametrize("runtime", ["auto", "kedge"])
-def test_ready_for_kedge_by_either_name(runner: Runner, archive: str, runtime: str) -> None:
-    assert runner.read("exec", "--runtime", runtime, archive, "ls", "-d", "/usr") == "/usr\n"
 
 
 def test_instance_of_another_runtime_is_refused(runner: Runner, archive: str) -> None:
@@ -51,15 +46,8 @@ def test_instance_whose_number_cannot_be_written_does_not_stay(runner: Runner, a
 def test_dry_run_joins_nobody(runner: Runner, archive: str) -> None:
     """Another rank of the same launch has the container: a plan is printed all the same, and nothing is started."""
     runner.read("exec", archive, "ls")
-    with subprocess.Popen(
-        runner.argv("exec", "--sharens", archive, "sh", "-c", "echo ready; read line"),
-        env=runner.variables(),
-        cwd=runner.home,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as first:
-        assert first.stdout is not None
+    words = ("exec", "--sharens", archive, "sh", "-c", "echo ready; read line")
+    with runner.start(*words, pipes="stdin stdout") as first:
         assert first.stdout.readline() == "ready\n"
         said = runner.read("exec", "--sharens", "--dry-run", archive, "sh", "-c", "echo started")
         first.communicate("\n")

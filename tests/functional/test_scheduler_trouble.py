@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import NoScheduler, SchedulerFailed
+from tests.builders.rows import each_row
 from tests.builders.warm_kedge import kedge
 
 SLURM = """\
@@ -34,7 +35,7 @@ VERBS = {
 def run(tmp_path: Path, site: str, said: str, *words: str) -> subprocess.CompletedProcess[str]:
     """kedge on a machine whose programs of the scheduler all say the same, and fail."""
     programs = tmp_path / "programs"
-    programs.mkdir(exist_ok=True)
+    programs.mkdir(parents=True, exist_ok=True)
     slurm, grid = ("sbatch", "squeue", "sacct", "scontrol", "scancel", "sinfo"), ("qsub", "qstat", "qdel", "qconf")
     for name in slurm if site == "generic-slurm" else grid:
         text = said.replace("NAME", name)
@@ -49,42 +50,28 @@ def run(tmp_path: Path, site: str, said: str, *words: str) -> subprocess.Complet
     return kedge(*words, cache=tmp_path / "cache", environment=environment, cwd=tmp_path, check=False)
 
 
-@pytest.mark.parametrize("verb", list(VERBS))
-@pytest.mark.parametrize(
-    "trouble",
-    [
-        (
-            "generic-slurm",
-            SLURM,
-            "Slurm is installed but not set up on this host: its programs find no slurm.conf",
-            "SLURM_CONF",
-        ),
-        (
-            "generic-gridengine",
-            GRID,
-            "Grid Engine is installed but not set up on this host",
-            "settings.sh: it sets SGE_ROOT",
-        ),
-        ("generic-slurm", DOWN, "Unable to contact slurm controller", "the scheduler does not answer: try again"),
-    ],
-)
-def test_verbs_say_what_is_wrong_with_the_scheduler(
-    tmp_path: Path, verb: str, trouble: tuple[str, str, str, str]
-) -> None:
-    site, said, message, remedy = trouble
-    done = run(tmp_path, site, said, *VERBS[verb])
+NO_SLURM = "Slurm is installed but not set up on this host: its programs find no slurm.conf"
+NO_GRID = "Grid Engine is installed but not set up on this host"
+TROUBLES = [
+    *((verb, "generic-slurm", SLURM, NO_SLURM, "SLURM_CONF") for verb in VERBS),
+    *((verb, "generic-gridengine", GRID, NO_GRID, "settings.sh: it sets SGE_ROOT") for verb in VERBS),
+    ("jobs", "generic-slurm", DOWN, "Unable to contact slurm controller", "the scheduler does not answer: try again"),
+]
+
+
+@each_row(("verb", "site", "said", "message", "remedy"), TROUBLES)
+def test_verbs_say_what_is_wrong_with_the_scheduler(*, tmp_path, verb, site, said, message, remedy):
+    done = run(tmp_path / f"{verb} {site} {message[:4]}", site, said, *VERBS[verb])
     assert done.returncode == SchedulerFailed.exit_code
     first, hint = done.stderr.splitlines()[0], done.stderr.partition("hint: ")[2]
     assert message in first
     assert "res_nsearch" not in first
     assert remedy in hint
-    assert not list(tmp_path.glob(".local/state/kedge/jobs/records/*"))  # nothing is left of a job that is nowhere
+    assert not list(tmp_path.glob("*/.local/state/kedge/jobs/records/*"))  # nothing is left of a job that is nowhere
 
 
 @pytest.mark.parametrize("verb", ["jobs", "submit", "site"])
-def test_verbs_do_not_try_an_unreadable_configuration(
-    tmp_path: Path, verb: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_verbs_do_not_try_an_unreadable_configuration(tmp_path, verb, monkeypatch):
     """Slurm's own programs try it for a minute each."""
     monkeypatch.setenv("SLURM_CONF", "/nonexistent/slurm.conf")
     done = run(tmp_path, "generic-slurm", "scontrol: fatal: tried for a minute\n", *VERBS[verb])

@@ -12,6 +12,7 @@ import pytest
 from kedge.cli.main import main
 from kedge.errors import NetworkFailed, UsageError
 from tests.builders.certificates import make_authority
+from tests.builders.rows import each_row
 from tests.fakes.http_server import FakeServer, Recorded, Reply
 from tests.fakes.proxy import ConnectProxy
 
@@ -65,7 +66,7 @@ def catalogs(
         found.server = server
         routes = {"api.ngc.nvidia.com:443": server.port, "hub.docker.com:443": server.port}
         with ConnectProxy(routes) as proxy:
-            monkeypatch.setenv("HTTPS_PROXY", proxy.url)  # type: ignore[attr-defined]
+            monkeypatch.setenv("HTTPS_PROXY", proxy.url)
             monkeypatch.setenv("KEDGE_CA_BUNDLE", str(certificate[0]))
             monkeypatch.setenv("HOME", str(tmp_path))
             yield found
@@ -83,9 +84,7 @@ def test_search_shows_names_to_pull_from_both(catalogs: Catalogs, capsys: pytest
     assert "kedge tags nvcr.io/nvidia/pytorch" in printed.err
 
 
-def test_search_sends_no_credentials(
-    catalogs: Catalogs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_search_sends_no_credentials(catalogs, monkeypatch, capsys, tmp_path):
     (tmp_path / ".netrc").write_text(f"machine api.ngc.nvidia.com login u password {KEY}\n")
     for name in ("NGC_API_KEY", "DOCKER_PASSWORD", "APPTAINER_DOCKER_PASSWORD"):
         monkeypatch.setenv(name, KEY)
@@ -136,7 +135,7 @@ def test_search_offline_asks_nobody(catalogs: Catalogs, capsys: pytest.CaptureFi
     assert "nothing found for 'no-such-thing'" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
+@each_row(
     "words", [["--limit", "0", "x"], ["--limit", "101", "x"], ["x\x1b"], ["--offline", "--hub", "x"], ["w" * 300], []]
 )
 def test_search_refuses_wrong_use(catalogs: Catalogs, words: list[str]) -> None:
@@ -152,9 +151,7 @@ def test_search_refuses_wrong_use(catalogs: Catalogs, words: list[str]) -> None:
         (("mpi",), "docker.io/tacc/tacc-ubuntu18-impi19.0.7-common"),
     ],
 )
-def test_search_by_task_says_what_does_several_gpus_and_nodes(
-    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], name: str
-) -> None:
+def test_search_by_task_says_what_does_several_gpus_and_nodes(capsys, words, name):
     assert main(["search", "--offline", "--json", *words]) == 0
     results = json.loads(capsys.readouterr().out)["results"]
     found = next(each for each in results if each["name"] == name)
@@ -173,9 +170,7 @@ def test_search_warns_of_images_of_strangers(capsys: pytest.CaptureFixture[str])
     assert "warning: docker.io/lucasfernandoaes/pytorch-legacy is published by a person" in told.err
 
 
-def test_search_by_task_stands_beside_what_the_catalogues_say(
-    catalogs: Catalogs, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_search_by_task_stands_beside_what_the_catalogues_say(catalogs, capsys):
     assert main(["search", "--json", "bert"]) == 0
     results = json.loads(capsys.readouterr().out)["results"]
     assert [each["catalog"] for each in results if each["name"] == "nvcr.io/nvidia/pytorch"] == [

@@ -19,6 +19,7 @@ from kedge.container.processes import rank_sharing
 from kedge.container.processes.rank_sharing import find_launch, has_companions, make_key
 from kedge.system.spawn import start_of
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox
+from tests.builders.rows import each_row
 from tests.programs import read_program
 from tests.requirements import require_user_namespaces
 
@@ -66,14 +67,12 @@ def key() -> str:
 
 
 def read_line(rank: Rank) -> str:
-    assert rank.stdout is not None
     line = rank.stdout.readline().strip()
     assert line or rank.poll() is None, rank.communicate()[1]
     return line
 
 
 def write_line(rank: Rank, text: str) -> None:
-    assert rank.stdin is not None
     rank.stdin.write(text + "\n")
     rank.stdin.flush()
 
@@ -91,32 +90,20 @@ def record_of(key: str) -> Path:
     return folder / rank_sharing.make_digest(key)
 
 
-def test_sharing_sixteen_ranks_have_one_container(ranks: Callable[..., Rank], key: str) -> None:
-    started = [ranks(key) for _ in range(16)]
+def test_sharing_ranks_have_one_container(ranks: Callable[..., Rank], key: str) -> None:
+    started = [ranks(key) for _ in range(8)]
     seen = {tuple(read_line(rank).split()[1:]) for rank in started}
     assert len(seen) == 1, "all in one mount and one user namespace"
     assert "".join(end(rank) for rank in started).count("built") == 1
-    mounts, users = seen.pop()
-    assert (mounts, users) != tuple(str(Path(f"/proc/self/ns/{kind}").readlink()) for kind in ("mnt", "user"))
+    assert seen != {tuple(str(Path(f"/proc/self/ns/{kind}").readlink()) for kind in ("mnt", "user"))}
 
 
-def test_sharing_other_keys_have_other_containers(ranks: Callable[..., Rank], key: str) -> None:
-    started = [ranks(key), ranks(key + " other")]
-    assert len({tuple(read_line(rank).split()[1:]) for rank in started}) == 2
-
-
-def test_sharing_ranks_read_each_others_memory(ranks: Callable[..., Rank], key: str) -> None:
-    first, second = ranks(key, READER), ranks(key, READER)
+@pytest.mark.parametrize(("other", "said"), [("", "from rank"), (" other", "Operation not permitted")])
+def test_sharing_ranks_of_one_key_read_each_others_memory(ranks, key, other, said):
+    first, second = ranks(key, READER), ranks(key + other, READER)
     places = [read_line(rank) for rank in (first, second)]
     write_line(first, places[1])
-    assert read_line(first) == "from rank"
-
-
-def test_sharing_unshared_processes_cannot_read_each_other(ranks: Callable[..., Rank], key: str) -> None:
-    first, second = ranks(key, READER), ranks(key + " other", READER)
-    places = [read_line(rank) for rank in (first, second)]
-    write_line(first, places[1])
-    assert read_line(first) == "Operation not permitted"
+    assert read_line(first) == said
 
 
 def test_sharing_first_rank_may_end_early(ranks: Callable[..., Rank], key: str) -> None:
@@ -139,18 +126,13 @@ def test_sharing_container_is_built_anew_when_all_have_ended(ranks: Callable[...
     assert "built" in end(second)
 
 
-def test_sharing_number_used_again_is_not_joined(ranks: Callable[..., Rank], key: str) -> None:
-    own = os.getpid()
+@pytest.mark.parametrize("kind", ["a number used again", "a member that went elsewhere"])
+def test_sharing_who_is_no_member_is_not_joined(ranks: Callable[..., Rank], key: str, kind: str) -> None:
+    own, began = os.getpid(), start_of(os.getpid())
     mounts = Path("/proc/self/ns/mnt").stat().st_ino
-    record_of(key).write_text(f"{own} {start_of(own) + 1} {mounts} \n99999999 1 1 \ngarbage\n{own}\n")
-    first = ranks(key)
-    read_line(first)
-    assert "built" in end(first)
-
-
-def test_sharing_member_that_went_elsewhere_is_not_joined(ranks: Callable[..., Rank], key: str) -> None:
-    own = os.getpid()
-    record_of(key).write_text(f"{own} {start_of(own)} 1 a note\n")  # lives, but in another mount namespace
+    stale = f"{own} {began + 1} {mounts} \n99999999 1 1 \ngarbage\n{own}\n"
+    elsewhere = f"{own} {began} 1 a note\n"  # lives, but in another mount namespace
+    record_of(key).write_text(stale if "number" in kind else elsewhere)
     first = ranks(key)
     read_line(first)
     assert "built" in end(first)
@@ -178,7 +160,6 @@ def test_sharing_with_process_namespace_outlasts_the_first(ranks: Callable[..., 
     seen = read_line(second).split()
     assert seen[1:] == names[1:]
     assert (int(names[0]), int(seen[0])) == (2, 3), "numbers of one namespace"
-    assert first.stdin is not None
     first.stdin.close()
     time.sleep(0.5)
     assert second.poll() is None, "the first one's end did not take it along"
@@ -210,7 +191,7 @@ def test_sharing_folder_of_somebody_else_is_not_used(tmp_path: Path, monkeypatch
         rank_sharing.find_private_directory()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("environ", "expected"),
     [
         ({"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "1"}, "SLURM_JOB_ID=7 SLURM_STEP_ID=1"),
@@ -226,7 +207,7 @@ def test_sharing_launch_is_told_by_its_name(environ: dict[str, str], expected: s
     assert find_launch(environ) == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     "environ",
     [
         {},
@@ -247,16 +228,16 @@ def test_sharing_launch_of_hydra_is_known_below_a_script() -> None:
         subprocess.run(
             ["/bin/sh", "-c", f'{script} "$0" -c "$1"; exit $?', sys.executable, code],
             env={**os.environ, "MPI_LOCALRANKID": str(rank)},
+            check=True,
             capture_output=True,
             text=True,
-            check=True,
         ).stdout.strip()
         for rank, script in enumerate(["", '/bin/sh -c \'"$0" "$@"; exit $?\''])
     ]
     assert ranks == [f"parent {os.getpid()} {start_of(os.getpid())}"] * 2
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("environ", "expected"),
     [
         ({}, False),
@@ -291,23 +272,25 @@ def test_sharing_key_is_of_what_shapes_the_container() -> None:
     assert key({"NVIDIA_VISIBLE_DEVICES": "1"}, contain=True) != key({"NVIDIA_VISIBLE_DEVICES": "0"}, contain=True)
 
 
-@pytest.fixture(params=["user", "root"])
+@pytest.fixture
 def runner(request: pytest.FixtureRequest) -> Iterator[Runner]:
-    yield from each_role(request.param)
+    yield from each_role(getattr(request, "param", "user"))
 
 
-@pytest.mark.parametrize("flags", [[], ["--pid"], ["--fakeroot"], ["--fakeroot", "--pid"]])
+@pytest.mark.parametrize(
+    ("runner", "flags"),
+    [("user", []), ("user", ["--pid"]), ("user", ["--fakeroot", "--pid"]), ("root", [])],
+    indirect=["runner"],
+)
 def test_sharing_ranks_of_the_command_have_one_container(runner: Runner, flags: list[str]) -> None:
     image = give_to(runner, make_sandbox(runner.folder / "image"))
     script = "readlink /proc/self/ns/mnt; readlink /proc/self/ns/user; readlink /proc/self/ns/pid; cat; exit 3"
-    command = runner.argv("exec", "--sharens", *flags, str(image), "sh", "-c", script)
 
     def start() -> Rank:
-        return subprocess.Popen(
-            command, env=runner.variables(), cwd=runner.home, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        words = ("exec", "--sharens", *flags, str(image), "sh", "-c", script)
+        return runner.start(*words, pipes="stdin stdout")
 
-    first = [start() for _ in range(6)]
+    first = [start() for _ in range(4)]
     seen = {tuple(read_line(rank) for _ in range(3)) for rank in first}
     if len(flags) == 2:  # what was built is one container; the program of each has namespaces below it
         seen = {namespaces[2:] for namespaces in seen}
@@ -320,7 +303,6 @@ def test_sharing_ranks_of_the_command_have_one_container(runner: Runner, flags: 
         assert {tuple(read_line(late) for _ in range(3))} == seen
         first = [first[0], late]
     for rank in first:
-        assert rank.stdin is not None
         rank.stdin.close()
         rank.stdin = None
     for rank in first:
@@ -330,21 +312,15 @@ def test_sharing_ranks_of_the_command_have_one_container(runner: Runner, flags: 
 
 @pytest.mark.parametrize(
     ("flags", "expected"),
-    [([], 1), (["--sharens=false"], 3), (["--contain"], 3), (["--writable-tmpfs"], 3), (["--pid"], 3)],
+    [([], 1), (["--sharens=false"], 2), (["--contain"], 2), (["--writable-tmpfs"], 2), (["--pid"], 2)],
 )
-def test_sharing_ranks_of_a_launcher_share_unasked(flags: list[str], expected: int) -> None:
+def test_sharing_ranks_of_a_launcher_share_unasked(runner: Runner, flags: list[str], expected: int) -> None:
     """Who asks for something of its own has it."""
-    for runner in each_role("user"):
-        image = give_to(runner, make_sandbox(runner.folder / "image"))
-        argv = runner.argv("exec", *flags, str(image), "sh", "-c", "readlink /proc/self/ns/mnt; cat")
-        variables = runner.variables({"OMPI_COMM_WORLD_LOCAL_SIZE": "3", "OMPI_MCA_ess_base_jobid": "7"})
-        ranks = [
-            subprocess.Popen(
-                argv, env=variables, cwd=runner.home, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-            )
-            for _ in range(3)
-        ]
-        assert len({read_line(rank) for rank in ranks}) == expected
-        for rank in ranks:
-            rank.communicate(timeout=30)
-            assert rank.returncode == 0
+    image = give_to(runner, make_sandbox(runner.folder / "image"))
+    words = ("exec", *flags, str(image), "sh", "-c", "readlink /proc/self/ns/mnt; cat")
+    env = {"OMPI_COMM_WORLD_LOCAL_SIZE": "2", "OMPI_MCA_ess_base_jobid": "7"}
+    ranks = [runner.start(*words, env=env, pipes="stdin stdout") for _ in range(2)]
+    assert len({read_line(rank) for rank in ranks}) == expected
+    for rank in ranks:
+        rank.communicate(timeout=30)
+        assert rank.returncode == 0

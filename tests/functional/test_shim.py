@@ -19,61 +19,21 @@ from kedge.cli.main import make_parser
 from kedge.cli.shims.shim_words import SPOKEN, translate
 from kedge.container.flags import parse_words
 from kedge.container.shim_file import MARK, PROGRAMS, is_shim, make_shim
-from kedge.errors import KedgeError, UsageError
+from kedge.errors import KedgeError
 from tests.builders.busybox import read_busybox
-from tests.functional.test_cli_container import FORBIDDEN, run_kedge
+from tests.builders.rows import each_row
+from tests.builders.warm_kedge import kedge
+from tests.functional.test_cli_container import FORBIDDEN
 from tests.requirements import REPOSITORY, require_shared, require_user_namespaces
-
-# What the five tutorials and the scripts that they link to type, launchers such as srun left out.
-TUTORIALS = r"""
-singularity pull pytorch:21.08-py3.sif docker://nvcr.io/nvidia/pytorch:21.08-py3
-singularity exec pytorch:21.06-py3_beegfs vim /workspace/examples/resnet50v1.5/README.md
-singularity shell --nv -B /scratch/ws/0/anpo879a-ImgNet/imagenet:/data/imagenet pytorch:21.06-py3
-singularity exec --nv -B /scratch/ws/0/a/imagenet:/data/imagenet pytorch:21.06-py3 python /w/multiproc.py --nnodes=1
-singularity pull library://godlovedc/funny/lolcow
-singularity run lolcow_latest.sif
-singularity shell lolcow_latest.sif
-singularity pull pytorch22.03.sif docker://nvcr.io/nvidia/pytorch:22.03-py3
-singularity shell —-nv pytorch22.03.sif
-singularity shell -B /scratch/ideeps/user:my_scratch pytorch22.03.sif
-singularity run -B /scratch/ideeps/user:my_scratch pytorch20.03.sif sh -c 'cd my_scratch/my_repo && python cnn_gpu.py'
-singularity pull pytorch-k40.sif docker://lucasfernandoaes/pytorch-legacy:1.6.0
-singularity pull docker://nvcr.io/nvidia/tensorflow:21.06-tf1-py3
-singularity run --nv tensorflow_21.06-tf1-py3.sif python cnn_mnist.py
-singularity exec tensorflow_21.06-tf1-py3.sif mpirun --version
-singularity run --nv tensorflow_21.06-tf1-py3.sif python tensorflow_mnist.py
-singularity pull docker://nvcr.io/partners/chainer:4.0.0b1
-singularity pull --disable-cache --docker-login docker://nvcr.io/partners/chainer:4.0.0b1
-singularity exec --nv chainer_4.0.0b1.sif python train_mnist.py -g 0
-singularity exec --bind /groups,/local1 --nv pytorch_21.04-py3.sif python /workspace/multiproc.py --nproc_per_node 4
-apptainer pull docker://nvcr.io/nvidia/pytorch:24.03-py3
-apptainer pull docker://nvcr.io/nvidia/cuda:12.4.1-devel-ubuntu22.04
-apptainer exec --nv cuda_12.4.1-devel-ubuntu22.04.sif nvidia-smi
-apptainer shell --fakeroot --overlay /tmp/cache/cuda-devel_overlay cuda_12.4.1-devel-ubuntu22.04.sif
-apptainer shell --fakeroot --overlay /tmp/cache/pytorch_24.03_overlay pytorch_24.03-py3.sif
-apptainer exec --nv nbody-efficient.sif nvidia-smi
-apptainer exec --nv nbody-efficient.sif nbody -benchmark -numbodies=2000000
-apptainer shell --nv lightning.sif
-apptainer shell --nv -c -B /home/me/work:/home/me/work lightning.sif
-apptainer exec --nv lightning.sif all_reduce_perf_mpi -b 1G -e 4G -f 2 -g 1
-apptainer exec --nv lightning.sif torchrun --nnodes 2 --nproc_per_node 2 --rdzv_endpoint host:10000 ddp.py
-apptainer exec --nv lightning.sif bash -c "export NODE_RANK=\${SLURM_PROCID}; python ptl_ddp_example.py -N 2 -p 2"
-apptainer pull docker://USERNAME/pi-estimator:0.1-mpi
-apptainer run pi-estimator_0.1-mpi.sif pi-mpi.py 10000000
-apptainer pull docker://nvidia/caffe:latest
-apptainer exec --nv caffe_latest.sif caffe device_query -gpu 0
-apptainer pull docker://tensorflow/tensorflow:latest-gpu
-apptainer exec --nv tensorflow_latest-gpu.sif python tf_test.py
-apptainer pull docker://eriksf/pytorch:2.4.1-cuda12.1-cudnn9-runtime
-apptainer exec --nv pytorch_2.4.1-cuda12.1-cudnn9-runtime.sif python pytorch_matmul_scaling_test.py --no-gpu
-apptainer pull docker://USERNAME/bert-classifier:0.0.1
-apptainer exec --nv bert-classifier_0.0.1.sif bert_classifier.py
-apptainer exec docker://python:latest python --version
-apptainer run docker://godlovedc/lolcow:latest
-"""
 
 # The options of job scripts, most frequent first, in the spellings that they have there.
 SCRIPTS = r"""
+singularity shell —-nv pytorch22.03.sif
+singularity run -B /scratch/ideeps/user:my_scratch pytorch20.03.sif sh -c 'cd my_scratch/my_repo && python cnn_gpu.py'
+singularity pull --disable-cache --docker-login docker://nvcr.io/partners/chainer:4.0.0b1
+apptainer shell --fakeroot --overlay /tmp/cache/pytorch_24.03_overlay pytorch_24.03-py3.sif
+apptainer exec --nv lightning.sif bash -c "export NODE_RANK=\${SLURM_PROCID}; python ptl_ddp_example.py -N 2 -p 2"
+apptainer exec docker://python:latest python --version
 singularity exec -B /scratch:/scratch,/home/me --nv /images/x.simg bash -c 'python train.py'
 singularity exec --bind /data --bind /work:/work:ro --cleanenv x.img Rscript a.R
 singularity exec --nv --overlay /scratch/me/overlay-25GB.ext3:ro /scratch/image.sif /bin/bash -c "source /ext3/env.sh"
@@ -122,10 +82,6 @@ singularity help exec
 """
 
 
-def list_lines(text: str) -> list[str]:
-    return [line for line in text.splitlines() if line]
-
-
 def accept(line: str) -> list[str]:
     """Kedge's words for a command line, after its own parser took them; raises where it does not."""
     program, *words = shlex.split(line)
@@ -139,35 +95,29 @@ def accept(line: str) -> list[str]:
     return meant.words
 
 
-def test_shim_accepts_the_tutorials_and_job_scripts() -> None:
+def test_shim_accepts_job_scripts() -> None:
     wrong = []
-    for line in list_lines(TUTORIALS + SCRIPTS):
+    for line in SCRIPTS.strip().splitlines():
         try:
-            words = accept(line)
+            if not accept(line):
+                wrong.append(f"{line}: no words")
         except (KedgeError, SystemExit) as problem:
             wrong.append(f"{line}: {problem}")
-        else:
-            if not words or (line in list_lines(TUTORIALS) and words[0] not in ("pull", "exec", "run", "shell")):
-                wrong.append(f"{line}: {words}")
     assert not wrong, "\n".join(wrong)
 
 
-def test_shim_tutorial_table_is_complete() -> None:
+def test_shim_accepts_what_the_tutorials_type() -> None:
     folder = require_shared("tutorials")
-    ours = {tuple(shlex.split(line)[1:3]) for line in list_lines(TUTORIALS)}
     calls = re.compile(r"(?:^|[\s`$])(?:singularity|apptainer) ((?:pull|exec|run|shell|build|push|test)\s[^`\n]*)")
     found = [call for page in sorted(folder.glob("*.txt")) for call in calls.findall(page.read_text())]
     assert len(found) > 25
     for call in found:
-        if call.startswith("run``"):
-            continue
-        words = call.replace("‚Äî", "—").split()
-        if tuple(words[:2]) in ours or words[1].rstrip("`").startswith("command"):
-            continue
-        accept(f"apptainer {call.split(' 2>')[0]}")  # another image of the same shape
+        words = call.replace("‚Äî", "—").split(" 2>")[0]
+        if not call.startswith("run``") and not words.split()[1].startswith("command"):
+            accept(f"apptainer {words}")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "words"),
     [
         ("apptainer exec --nv i.sif ls -l", ["exec", "--force", "--nv", "i.sif", "ls", "-l"]),
@@ -220,7 +170,7 @@ def test_shim_version_can_be_parsed() -> None:
     assert translate("apptainer", ["version"]).text == f"{SPOKEN}\n"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "message", "hint"),
     [
         ("apptainer --nv exec i x", "'apptainer' has no option --nv", "apptainer exec --nv ..."),
@@ -243,6 +193,7 @@ def test_shim_version_can_be_parsed() -> None:
         ("apptainer build x.sif gone.def", "gone.def: No such file or directory", ""),
         ("apptainer exec --security uid:1 i x", "--security is not supported", "leave it out"),
         ("apptainer exec i", "'kedge exec' needs a command to run", "usage"),
+        ("apptainer -Z exec", "'apptainer' has no option -Z", ""),
     ],
 )  # fmt: skip
 def test_shim_refuses_with_a_remedy(line: str, message: str, hint: str) -> None:
@@ -252,14 +203,14 @@ def test_shim_refuses_with_a_remedy(line: str, message: str, hint: str) -> None:
     assert hint in (caught.value.hint or "")
 
 
-@pytest.mark.parametrize("name", ["Definition.nbody", "app.def", "Singularity"])
-def test_shim_builds_definitions(tmp_path: Path, name: str) -> None:
-    recipe = tmp_path / name
-    recipe.write_text("Bootstrap: docker\nFrom: ubuntu\n")
-    words = translate("apptainer", ["build", "-fF", "--nv", "-B", "/a", "-T", "x.sif", str(recipe)]).words
-    assert words == ["build", "--format", "sif", "-F", "--nv", "-B", "/a", "-T", "x.sif", str(recipe)]
-    words = translate("apptainer", ["build", "--sandbox", "--build-arg", "A=1", "x", str(recipe)]).words
-    assert words == ["build", "--format", "sandbox", "--build-arg", "A=1", "x", str(recipe)]
+def test_shim_builds_definitions(tmp_path: Path) -> None:
+    for name in ("Definition.nbody", "app.def", "Singularity"):
+        recipe = tmp_path / name
+        recipe.write_text("Bootstrap: docker\nFrom: ubuntu\n")
+        words = translate("apptainer", ["build", "-fF", "--nv", "-B", "/a", "-T", "x.sif", str(recipe)]).words
+        assert words == ["build", "--format", "sif", "-F", "--nv", "-B", "/a", "-T", "x.sif", str(recipe)]
+        words = translate("apptainer", ["build", "--sandbox", "--build-arg", "A=1", "x", str(recipe)]).words
+        assert words == ["build", "--format", "sandbox", "--build-arg", "A=1", "x", str(recipe)]
 
 
 def test_shim_builds_images_from_images(tmp_path: Path) -> None:
@@ -272,12 +223,18 @@ def test_shim_builds_images_from_images(tmp_path: Path) -> None:
     assert words == ["convert", "--format", "sandbox", str(tmp_path), "x"]
 
 
+def run_kedge(*words: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return kedge(*words, cache=Path("/nonexistent"), check=False, environment=environment)
+
+
 def install(folder: Path, *words: str, path: str = "") -> subprocess.CompletedProcess[str]:
-    return run_kedge("shim", "install", "--dir", str(folder), *words, PATH=path or f"{folder}:{os.environ['PATH']}")
+    return run_kedge("shim", "install", "--dir", folder, *words, PATH=path or f"{folder}:{os.environ['PATH']}")
 
 
 def test_shim_install_list_and_remove(tmp_path: Path) -> None:
     folder = tmp_path / "new/bin"
+    assert install(folder, "--dry-run").stdout.startswith("would write")
+    assert not folder.exists()
     done = install(folder)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [f"wrote {folder / program}" for program in PROGRAMS]
@@ -288,23 +245,23 @@ def test_shim_install_list_and_remove(tmp_path: Path) -> None:
     shown = json.loads(run_kedge("--json", "shim", "list", PATH=f"{folder}:{os.environ['PATH']}").stdout)
     assert [(each["program"], each["state"]) for each in shown] == [(program, "used") for program in PROGRAMS]
     (folder / "other").write_text("mine")
-    done = run_kedge("shim", "remove", "--dir", str(folder))
+    done = run_kedge("shim", "remove", "--dir", folder)
     assert done.stdout.splitlines() == [f"removed {folder / program}" for program in PROGRAMS]
     assert [each.name for each in folder.iterdir()] == ["other"]
-    assert "no shims in" in run_kedge("shim", "remove", "--dir", str(folder)).stderr
+    assert "no shims in" in run_kedge("shim", "remove", "--dir", folder).stderr
 
 
 def test_shim_install_docker_alone_or_with_the_others(tmp_path: Path) -> None:
     folder = tmp_path / "bin"
     assert install(folder, "docker").stdout == f"wrote {folder / 'docker'}\n"
-    shown = subprocess.run([folder / "docker", "--version"], capture_output=True, text=True, check=True, timeout=60)
+    shown = subprocess.run([folder / "docker", "--version"], check=True, capture_output=True, text=True)
     assert shown.stdout.startswith("Docker version 27.")
     assert "kedge" in shown.stdout
     install(folder, "singularity", "docker")
     assert {each.name for each in folder.iterdir()} == {*PROGRAMS, "docker"}
-    run_kedge("shim", "remove", "--dir", str(folder), "apptainer")
+    run_kedge("shim", "remove", "--dir", folder, "apptainer")
     assert [each.name for each in folder.iterdir()] == ["docker"]
-    run_kedge("shim", "remove", "--dir", str(folder))
+    run_kedge("shim", "remove", "--dir", folder)
     assert not list(folder.iterdir())
     done = install(folder, "dokcer")
     assert (done.returncode, "did you mean 'docker'?" in done.stderr) == (2, True)
@@ -323,7 +280,7 @@ def test_shim_list_looks_into_a_directory(tmp_path: Path) -> None:
     """Where `install --dir` put them, they are found, also outside of PATH."""
     folder = tmp_path / "own bin"
     install(folder, path="/usr/bin:/bin")
-    done = run_kedge("--json", "shim", "list", "--dir", str(folder), PATH="/usr/bin:/bin", HOME=str(tmp_path))
+    done = run_kedge("--json", "shim", "list", "--dir", folder, PATH="/usr/bin:/bin", HOME=str(tmp_path))
     shown = json.loads(done.stdout)
     assert [(each["path"], each["state"]) for each in shown] == [(str(folder / x), "off-path") for x in PROGRAMS]
     done = run_kedge("shim", "list", "--dir", str(tmp_path), PATH="/usr/bin:/bin")
@@ -366,13 +323,7 @@ def test_shim_install_says_which_program_a_shell_finds(tmp_path: Path) -> None:
     assert f"apptainer now starts kedge; the other one is still {real}" in after.stderr
 
 
-def test_shim_install_dry_run_writes_nothing(tmp_path: Path) -> None:
-    done = install(tmp_path / "bin", "--dry-run")
-    assert done.stdout.startswith("would write")
-    assert not (tmp_path / "bin").exists()
-
-
-@pytest.mark.parametrize("name", ["short", "with blank", "l" * 130])
+@pytest.mark.parametrize("name", ["with blank", "l" * 130])
 def test_shim_starts_whatever_the_interpreter_is_called(tmp_path: Path, name: str) -> None:
     python = tmp_path / name
     python.symlink_to(sys.executable)
@@ -380,7 +331,7 @@ def test_shim_starts_whatever_the_interpreter_is_called(tmp_path: Path, name: st
         path = tmp_path / program
         path.write_text(make_shim(program, str(python), str(REPOSITORY / "src")))
         path.chmod(0o755)
-    done = subprocess.run([tmp_path / "singularity", "--version"], capture_output=True, text=True, check=True)
+    done = subprocess.run([tmp_path / "singularity", "--version"], check=True, capture_output=True, text=True)
     assert done.stdout == f"apptainer version {SPOKEN}\n"
     done = subprocess.run([tmp_path / "run-singularity"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.splitlines()[0]) == (255, "FATAL:   'kedge run' needs an image")
@@ -421,27 +372,23 @@ sys.exit(main('{program}'))
         ("srun", "srun_words", ["--version"], ""),
     ],
 )
-def test_shim_that_kedge_0_1_installed_still_starts_kedge(
-    program: str, module: str, words: list[str], shown: str, tmp_path: Path
-) -> None:
+def test_shim_that_kedge_0_1_installed_still_starts_kedge(program, module, words, shown, tmp_path):
     path = tmp_path / program
     source = str(REPOSITORY / "src")
     path.write_text(OF_KEDGE_0_1.format(python=sys.executable, program=program, source=source, module=module))
     path.chmod(0o755)
     assert is_shim(str(path))
-    done = subprocess.run([path, *words], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([path, *words], capture_output=True, text=True, check=False)
     assert "to write this file again" not in done.stderr
     assert shown in done.stdout
 
 
 def test_shim_verbs_find_the_libraries(tmp_path: Path) -> None:
     install(tmp_path)
-    done = subprocess.run([tmp_path / "apptainer", "inspect", "--help"], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    done = subprocess.run([tmp_path / "apptainer", "sif", "list", "/gone"], capture_output=True, text=True, check=False)
-    assert done.returncode == 255
-    done = subprocess.run([tmp_path / "apptainer"], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
+    for words, status in ((["inspect", "--help"], 0), (["sif", "list", "/gone"], 255), ([], 1)):
+        done = subprocess.run([tmp_path / "apptainer", *words], capture_output=True, text=True, check=False)
+        assert done.returncode == status, words
+        assert status or not done.stderr
 
 
 def test_shim_starts_of_containers_import_nothing_heavy() -> None:
@@ -472,11 +419,6 @@ def test_shim_lets_an_image_run_itself(tmp_path: Path) -> None:
     environ = {**os.environ, "PATH": path}
     subprocess.run(["apptainer", "build", "i.sif", "root"], cwd=tmp_path, env=environ, check=True, capture_output=True)
     done = subprocess.run(
-        ["./i.sif", "a", "b c"], cwd=tmp_path, env=environ, check=False, capture_output=True, text=True, timeout=120
+        ["./i.sif", "a", "b c"], cwd=tmp_path, env=environ, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (5, "2:b c\n"), done.stderr
-
-
-def test_shim_usage_error_of_a_global_option_is_one() -> None:
-    with pytest.raises(UsageError):
-        translate("apptainer", ["-Z", "exec"])

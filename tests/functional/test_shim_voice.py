@@ -14,7 +14,7 @@ import pytest
 
 from kedge.base.tree import ContentSink, Node, NodeKind
 from tests.builders.busybox import read_busybox
-from tests.builders.containers import Runner, each_role, give_to, make_sandbox
+from tests.builders.containers import Runner, each_role
 from tests.builders.shims import with_shim
 from tests.builders.squashfs_images import add_file, add_folder, add_special, write_image
 
@@ -31,11 +31,6 @@ def runner() -> Iterator[Runner]:
 @pytest.fixture(scope="module")
 def shim(runner: Runner) -> Runner:
     return with_shim(runner)
-
-
-@pytest.fixture(scope="module")
-def sandbox(runner: Runner) -> Path:
-    return give_to(runner, make_sandbox(runner.folder / "image"))
 
 
 @pytest.fixture
@@ -90,8 +85,8 @@ def test_shim_first_use_shows_progress_on_a_terminal(shim: Runner, fresh: Path) 
     os.close(ours)
 
 
-def test_shim_exec_in_an_instance_says_nothing(runner: Runner, shim: Runner, sandbox: Path) -> None:
-    started = shim.run("instance", "start", str(sandbox), "voice")
+def test_shim_exec_in_an_instance_says_nothing(runner: Runner, shim: Runner, image: str) -> None:
+    started = shim.run("instance", "start", image, "voice")
     assert started.returncode == 0, started.stderr
     assert started.stderr.startswith(f"{INFO}instance 'voice' is running")
     done = shim.run("exec", "instance://voice", "echo", "inside")
@@ -101,14 +96,14 @@ def test_shim_exec_in_an_instance_says_nothing(runner: Runner, shim: Runner, san
     assert shim.run("instance", "stop", "voice").stderr.startswith(f"{INFO}instance 'voice'")
 
 
-@pytest.mark.parametrize("flag", ["--nv", "--rocm"])
-def test_shim_says_nothing_where_there_is_no_gpu(runner: Runner, shim: Runner, sandbox: Path, flag: str) -> None:
+def test_shim_says_nothing_where_there_is_no_gpu(runner: Runner, shim: Runner, image: str) -> None:
     if Path("/dev/nvidiactl").exists() or Path("/dev/kfd").exists():
         pytest.skip("this machine has a GPU")
-    done = shim.run("exec", flag, str(sandbox), "true")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert flag in shim.run("-v", "exec", flag, str(sandbox), "true").stderr
-    assert runner.run("exec", flag, str(sandbox), "true").stderr.startswith(f"kedge: warning: {flag}: ")
+    for flag in ("--nv", "--rocm"):
+        done = shim.run("exec", flag, image, "true")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert flag in shim.run("-v", "exec", flag, image, "true").stderr
+        assert runner.run("exec", flag, image, "true").stderr.startswith(f"kedge: warning: {flag}: ")
 
 
 @pytest.mark.parametrize(
@@ -140,8 +135,8 @@ def test_kedge_itself_keeps_its_own_voice(runner: Runner) -> None:
     assert runner.run("inspect", "/gone.sif").stderr.startswith("kedge: ")
 
 
-def test_shim_warnings_begin_as_apptainers(shim: Runner, sandbox: Path) -> None:
-    done = shim.run("--config", "/x", "exec", "--no-mount", "nothing", str(sandbox), "true")
+def test_shim_warnings_begin_as_apptainers(shim: Runner, image: str) -> None:
+    done = shim.run("--config", "/x", "exec", "--no-mount", "nothing", image, "true")
     assert done.returncode == 0
     assert [line[: len(WARNING)] for line in done.stderr.splitlines()] == [WARNING, WARNING]
 
@@ -153,25 +148,25 @@ def test_shim_progress_of_a_pull_begins_as_apptainers(shim: Runner) -> None:
     assert {line[: len(INFO)] for line in done.stderr.splitlines()} == {INFO}
 
 
-def say_kept(runner: Runner, image: Path, **environ: str) -> str:
+def say_kept(runner: Runner, image: str, **environ: str) -> str:
     """What is said about a variable that stays outside."""
-    done = runner.run("exec", str(image), "true", env={"PERL5LIB": "/host/perl", **environ})
+    done = runner.run("exec", image, "true", env={"PERL5LIB": "/host/perl", **environ})
     assert done.returncode == 0
     return done.stderr
 
 
-def test_kept_variables_are_said_once_in_a_job(runner: Runner, sandbox: Path) -> None:
+def test_kept_variables_are_said_once_in_a_job(runner: Runner, image: str) -> None:
     job = secrets.token_hex(8)
-    assert "PERL5LIB" in say_kept(runner, sandbox, SLURM_JOB_ID=job)
-    assert say_kept(runner, sandbox, SLURM_JOB_ID=job) == ""
-    assert "PERL5LIB" in say_kept(runner, sandbox, SLURM_JOB_ID=secrets.token_hex(8)), "another job has another log"
-    assert "PERL5LIB" in say_kept(runner, sandbox)
-    assert "PERL5LIB" in say_kept(runner, sandbox), "whoever types twice reads twice"
+    assert "PERL5LIB" in say_kept(runner, image, SLURM_JOB_ID=job)
+    assert say_kept(runner, image, SLURM_JOB_ID=job) == ""
+    assert "PERL5LIB" in say_kept(runner, image, SLURM_JOB_ID=secrets.token_hex(8)), "another job has another log"
+    assert "PERL5LIB" in say_kept(runner, image)
+    assert "PERL5LIB" in say_kept(runner, image), "whoever types twice reads twice"
 
 
-def test_kept_variables_are_said_by_one_rank(runner: Runner, sandbox: Path) -> None:
+def test_kept_variables_are_said_by_one_rank(runner: Runner, image: str) -> None:
     launch = {"PMI_SIZE": "2", "PMIX_NAMESPACE": secrets.token_hex(8)}
-    said = [say_kept(runner, sandbox, PMI_RANK=str(rank), **launch) for rank in (1, 0)]
+    said = [say_kept(runner, image, PMI_RANK=str(rank), **launch) for rank in (1, 0)]
     assert said[0] == ""
     assert "PERL5LIB" in said[1]
 
@@ -184,11 +179,11 @@ def test_kept_variables_are_said_by_one_rank(runner: Runner, sandbox: Path) -> N
     ],
     ids=["venv", "conda"],
 )
-def test_activated_environments_are_nothing_to_speak_of(runner: Runner, sandbox: Path, environ: dict[str, str]) -> None:
-    done = runner.run("exec", str(sandbox), "env", env=environ)
+def test_activated_environments_are_nothing_to_speak_of(runner: Runner, image: str, environ: dict[str, str]) -> None:
+    done = runner.run("exec", image, "env", env=environ)
     assert (done.returncode, done.stderr) == (0, "")
     assert not any(line.startswith(tuple(environ)) for line in done.stdout.splitlines())
-    assert next(iter(environ)) in runner.run("-v", "exec", str(sandbox), "true", env=environ).stderr
+    assert next(iter(environ)) in runner.run("-v", "exec", image, "true", env=environ).stderr
 
 
 def launch(rank: int = 0, size: int = 4) -> dict[str, str]:
@@ -197,35 +192,32 @@ def launch(rank: int = 0, size: int = 4) -> dict[str, str]:
     return {**counts, "OMPI_COMM_WORLD_RANK": str(rank), "OMPI_MCA_ess_base_jobid": secrets.token_hex(8)}
 
 
-@pytest.mark.parametrize("words", [("--cleanenv",), ("-C",), ("--compat",)], ids=" ".join)
-def test_ranks_without_their_launchers_variables_are_warned(
-    runner: Runner, sandbox: Path, words: tuple[str, ...]
-) -> None:
-    done = runner.run("exec", *words, str(sandbox), "true", env=launch())
-    assert done.returncode == 0
-    assert f"{words[0]} removes the variables of the MPI launcher" in done.stderr
-    assert "4 programs of one rank each" in done.stderr
-    assert runner.run("exec", *words, str(sandbox), "true").stderr == ""
+def test_ranks_without_their_launchers_variables_are_warned(runner: Runner, image: str) -> None:
     given = {f"APPTAINERENV_{name}": value for name, value in launch().items()}
-    assert runner.run("exec", *words, str(sandbox), "true", env={**launch(), **given}).stderr == ""
-    assert runner.run("exec", *words, str(sandbox), "true", env=launch(size=1)).stderr == ""
+    for flag in ("--cleanenv", "-C", "--compat"):
+        done = runner.run("exec", flag, image, "true", env=launch())
+        assert done.returncode == 0
+        assert f"{flag} removes the variables of the MPI launcher" in done.stderr
+        assert "4 programs of one rank each" in done.stderr
+    for env in ({}, {**launch(), **given}, launch(size=1)):
+        assert runner.run("exec", "--cleanenv", image, "true", env=env).stderr == ""
 
 
-def test_ranks_with_a_container_each_are_warned(runner: Runner, shim: Runner, sandbox: Path) -> None:
-    done = shim.run("exec", "--sharens=false", str(sandbox), "true", env=launch())
+def test_ranks_with_a_container_each_are_warned(runner: Runner, shim: Runner, image: str) -> None:
+    done = shim.run("exec", "--sharens=false", image, "true", env=launch())
     assert done.returncode == 0
     assert done.stderr.startswith(f"{WARNING}--sharens=false gives every rank a container of its own")
-    assert runner.run("exec", "--sharens=false", str(sandbox), "true").stderr == ""
-    other = runner.run("exec", "--sharens=false", str(sandbox), "true", env=launch(rank=3))
+    assert runner.run("exec", "--sharens=false", image, "true").stderr == ""
+    other = runner.run("exec", "--sharens=false", image, "true", env=launch(rank=3))
     assert other.stderr == "", "one speaks for all"
 
 
-def test_shim_lets_in_what_apptainer_lets_in(runner: Runner, shim: Runner, sandbox: Path) -> None:
+def test_shim_lets_in_what_apptainer_lets_in(runner: Runner, shim: Runner, image: str) -> None:
     """`PYTHONPATH=$PWD/src apptainer exec …`, `pip install --user`: scripts for Apptainer count on both."""
     environ = {"PYTHONPATH": "/elsewhere/src", "PERL5LIB": "/elsewhere/perl", "CONDA_PREFIX": "/opt/conda"}
-    done = shim.run("exec", str(sandbox), "env", env={**environ, "KEDGE_KEEP": ""})
+    done = shim.run("exec", image, "env", env={**environ, "KEDGE_KEEP": ""})
     assert (done.returncode, done.stderr) == (0, "")
     inside = dict(line.partition("=")[::2] for line in done.stdout.splitlines())
     assert {name: inside.get(name) for name in environ} == environ
     assert "PYTHONNOUSERSITE" not in inside
-    assert "PERL5LIB" not in runner.read("exec", str(sandbox), "env", env={"PERL5LIB": "/elsewhere/perl"})
+    assert "PERL5LIB" not in runner.read("exec", image, "env", env={"PERL5LIB": "/elsewhere/perl"})

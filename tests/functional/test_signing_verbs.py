@@ -9,22 +9,13 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from kedge import errors
 from kedge.cli.main import main
-from kedge.errors import (
-    KeyNotFound,
-    KeyUnusable,
-    NetworkFailed,
-    OutputExists,
-    RegistryProtocolError,
-    SignatureInvalid,
-    UsageError,
-)
 from kedge.image.formats.sif.data_object import DataObject
 from kedge.image.formats.sif.edit import append_object
 from kedge.image.formats.sif.layout import DataType
@@ -32,6 +23,7 @@ from kedge.image.trust.keyring import KeyRing
 from kedge.image.trust.openpgp import signature as sig
 from kedge.image.trust.openpgp.keys import armor_block, make_public, read_keys
 from kedge.image.trust.openpgp.packets import USER_ID, write_packet
+from tests.builders.containers import Runner, give_to, warm_runner
 from tests.builders.openpgp_keys import (
     assemble,
     certify,
@@ -43,10 +35,11 @@ from tests.builders.openpgp_keys import (
     simple_block,
 )
 from tests.builders.pem_keys import make_certificate, make_pem
+from tests.builders.rows import each_row
 from tests.builders.sif import build_sif
 from tests.fakes.http_server import FakeServer, Recorded, Reply
-from tests.requirements import require_program, require_root
 
+runner = warm_runner
 EVE = simple_block(make_pair("ed25519", 401, created=1_700_000_000))
 LOCKED = rsa_block("Locked", "correct horse")
 
@@ -96,7 +89,7 @@ def test_verify_json_has_apptainers_fields(ring: KeyRing, image: Path, capsys: p
     assert (signer["Partition"], signer["Fingerprint"]) == ("Def.FILE", EVE.fingerprint.lower())
     assert (signer["KeyLocal"], signer["KeyCheck"], signer["DataCheck"]) == (True, True, True)
     append_object(image, DataObject(DataType.GENERIC, b"more"))
-    assert main(["verify", "--local", "--json", str(image)]) == SignatureInvalid.exit_code
+    assert main(["verify", "--local", "--json", str(image)]) == errors.SignatureInvalid.exit_code
     document = json.loads(capsys.readouterr().out)
     assert document["Error"]["context"]["reason"] == "object-added"
 
@@ -104,21 +97,19 @@ def test_verify_json_has_apptainers_fields(ring: KeyRing, image: Path, capsys: p
 def test_verify_unknown_key_says_how_to_get_it(ring: KeyRing, image: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ring.add_secret([EVE])
     main(["sign", str(image)])
-    assert main(["verify", "--local", str(image)]) == KeyNotFound.exit_code
+    assert main(["verify", "--local", str(image)]) == errors.KeyNotFound.exit_code
     assert f"kedge key pull {EVE.fingerprint}" in capsys.readouterr().err
 
 
-def test_sign_with_a_locked_key(
-    ring: KeyRing, image: Path, typed: io.StringIO, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_sign_with_a_locked_key(ring, image, typed, monkeypatch, capsys):
     ring.add_secret([LOCKED])
     ring.add_public([LOCKED])
     before = image.read_bytes()
-    assert main(["sign", str(image)]) == UsageError.exit_code  # nothing piped, no terminal
+    assert main(["sign", str(image)]) == errors.UsageError.exit_code  # nothing piped, no terminal
     assert "KEDGE_SIGN_PASSPHRASE" in capsys.readouterr().err
     typed.write("wrong\n")
     typed.seek(0)
-    assert main(["sign", str(image)]) == KeyUnusable.exit_code
+    assert main(["sign", str(image)]) == errors.KeyUnusable.exit_code
     assert image.read_bytes() == before
     typed.seek(0)
     typed.truncate()
@@ -131,12 +122,10 @@ def test_sign_with_a_locked_key(
     assert "correct horse" not in "".join(capsys.readouterr())
 
 
-@pytest.mark.parametrize("piped", [b"\xff\xfe\n", b"x" * (1 << 20) + b"\n"], ids=["not UTF-8", "endless"])
-def test_sign_with_an_odd_passphrase_is_only_a_wrong_passphrase(
-    piped: bytes, ring: KeyRing, image: Path, tmp_path: Path
-) -> None:
+def test_sign_with_an_odd_passphrase_is_only_a_wrong_passphrase(ring: KeyRing, image: Path) -> None:
     ring.add_secret([LOCKED])
-    for environment, given in (({}, piped), ({"KEDGE_SIGN_PASSPHRASE": os.fsdecode(piped[:1000].strip())}, b"")):
+    bad, endless = b"\xff\xfe\n", b"x" * (1 << 20) + b"\n"
+    for environment, given in (({}, bad), ({"KEDGE_SIGN_PASSPHRASE": os.fsdecode(bad.strip())}, b""), ({}, endless)):
         done = subprocess.run(
             [sys.executable, "-m", "kedge", "sign", str(image)],
             input=given,
@@ -144,19 +133,17 @@ def test_sign_with_an_odd_passphrase_is_only_a_wrong_passphrase(
             env={**os.environ, **environment, "LC_ALL": "C.UTF-8"},
             check=False,
         )
-        assert done.returncode == KeyUnusable.exit_code, done.stderr
+        assert done.returncode == errors.KeyUnusable.exit_code, done.stderr
         assert b"the passphrase is wrong" in done.stderr
 
 
-def test_sign_with_several_keys_wants_a_choice(
-    ring: KeyRing, image: Path, typed: io.StringIO, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_sign_with_several_keys_wants_a_choice(ring, image, typed, capsys):
     ring.add_secret([EVE, LOCKED])
-    assert main(["sign", str(image)]) == UsageError.exit_code
+    assert main(["sign", str(image)]) == errors.UsageError.exit_code
     assert EVE.fingerprint in capsys.readouterr().err
     assert main(["sign", "--keyidx", "0", str(image)]) == 0
-    assert main(["sign", "--keyidx", "5", str(image)]) == KeyNotFound.exit_code
-    assert main(["sign", "--keyidx", "-1", str(image)]) == KeyNotFound.exit_code
+    assert main(["sign", "--keyidx", "5", str(image)]) == errors.KeyNotFound.exit_code
+    assert main(["sign", "--keyidx", "-1", str(image)]) == errors.KeyNotFound.exit_code
     typed.write("1\ncorrect horse\n")
     typed.seek(0)
     assert main(["sign", str(image)]) == 0  # the number, then the passphrase, as Apptainer reads them
@@ -166,13 +153,11 @@ def test_sign_with_several_keys_wants_a_choice(
 
 
 def test_sign_without_a_key(ring: KeyRing, image: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["sign", str(image)]) == KeyNotFound.exit_code
+    assert main(["sign", str(image)]) == errors.KeyNotFound.exit_code
     assert "kedge key newpair" in capsys.readouterr().err
 
 
-def test_sign_and_verify_with_pem_keys(
-    ring: KeyRing, image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_sign_and_verify_with_pem_keys(ring, image, tmp_path, monkeypatch, capsys):
     plain = make_pem(tmp_path, "ed25519")
     locked = make_pem(tmp_path, "p256", "sesame")
     monkeypatch.setenv("APPTAINER_SIGN_PASSPHRASE", "sesame")
@@ -182,7 +167,7 @@ def test_sign_and_verify_with_pem_keys(
     monkeypatch.setenv("APPTAINER_VERIFY_KEY", str(plain[1]))
     assert main(["verify", str(image)]) == 0
     stranger = make_pem(tmp_path, "rsa")[1]
-    assert main(["verify", "--key", str(stranger), str(image)]) == SignatureInvalid.exit_code
+    assert main(["verify", "--key", str(stranger), str(image)]) == errors.SignatureInvalid.exit_code
     assert "was not made by the given key" in capsys.readouterr().err
 
 
@@ -194,30 +179,28 @@ def test_verify_with_a_certificate(ring: KeyRing, image: Path, tmp_path: Path) -
     leaf = make_certificate(tmp_path, "signer", leaf_key, (root, root_key), "extendedKeyUsage=codeSigning\n")
     assert main(["sign", "--key", str(leaf_key), str(image)]) == 0
     assert main(["verify", "--certificate", str(leaf), "--certificate-roots", str(root), str(image)]) == 0
-    assert main(["verify", "--certificate", str(leaf), str(image)]) == KeyUnusable.exit_code
+    assert main(["verify", "--certificate", str(leaf), str(image)]) == errors.KeyUnusable.exit_code
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "status"),
     [
         (["sign", "/nonexistent.sif"], 30),
         (["verify", "--local", "/nonexistent.sif"], 30),
         (["verify", "--key", "/nonexistent.pem", "IMAGE"], 30),
         (["sign", "--key", "/nonexistent.pem", "IMAGE"], 30),
-        (["sign", "--key", "/etc/passwd", "IMAGE"], KeyUnusable.exit_code),
+        (["sign", "--key", "/etc/passwd", "IMAGE"], errors.KeyUnusable.exit_code),
         (["sign", "--group-id", "0", "IMAGE"], 2),
         (["verify", "--local", "--group-id", "9", "IMAGE"], 2),
         (["verify", "--local", "--sif-id", "99", "IMAGE"], 23),
         (["verify", "--local", "/etc/passwd"], 23),
         (["verify", "--key", "a", "--certificate", "b", "IMAGE"], 2),
-        (["key", "import", "/etc/passwd"], KeyUnusable.exit_code),
-        (["key", "remove", "ABCDEF0123456789"], KeyNotFound.exit_code),
-        (["key", "export", "/nonexistent/x"], KeyNotFound.exit_code),
+        (["key", "import", "/etc/passwd"], errors.KeyUnusable.exit_code),
+        (["key", "remove", "ABCDEF0123456789"], errors.KeyNotFound.exit_code),
+        (["key", "export", "/nonexistent/x"], errors.KeyNotFound.exit_code),
     ],
 )
-def test_verbs_refuse_with_one_status_each(
-    ring: KeyRing, image: Path, typed: io.StringIO, words: list[str], status: int
-) -> None:
+def test_verbs_refuse_with_one_status_each(ring, image, typed, words, status):
     if words[0] == "sign":
         ring.add_secret([EVE])
     assert main([str(image) if word == "IMAGE" else word for word in words]) == status
@@ -228,7 +211,7 @@ def test_key_newpair_makes_a_usable_key(ring: KeyRing, image: Path, typed: io.St
     typed.seek(0)
     assert main(["key", "newpair", "-N", "Kay", "-E", "kay@test.example", "-C", "tests", "-b", "2048"]) == 0
     assert ring.load_secret()[0].user_ids == ("Kay (tests) <kay@test.example>",)
-    assert main(["sign", str(image)]) == UsageError.exit_code
+    assert main(["sign", str(image)]) == errors.UsageError.exit_code
     typed.seek(0)
     assert main(["sign", str(image)]) == 0
     assert main(["verify", "--local", str(image)]) == 0
@@ -236,7 +219,7 @@ def test_key_newpair_makes_a_usable_key(ring: KeyRing, image: Path, typed: io.St
 
 def test_key_newpair_without_passphrase_must_be_asked_for(ring: KeyRing, typed: io.StringIO) -> None:
     words = ["key", "newpair", "-N", "Kay", "-E", "kay@test.example", "-b", "2048"]
-    assert main(words) == UsageError.exit_code
+    assert main(words) == errors.UsageError.exit_code
     assert not ring.secret_path.exists()
     assert main([*words, "--no-password"]) == 0
 
@@ -258,7 +241,7 @@ def test_key_list_export_remove_import(ring: KeyRing, tmp_path: Path, capsys: py
         block = EVE if secret else make_public(EVE)
         assert target.read_bytes() == (armor_block(block) if armored else block.raw)
         assert target.stat().st_mode & 0o777 == (0o600 if secret else 0o644)
-        assert main([*words, str(target)]) == OutputExists.exit_code
+        assert main([*words, str(target)]) == errors.OutputExists.exit_code
     assert main(["key", "remove", EVE.fingerprint]) == 0
     assert [block.fingerprint for block in ring.load_secret()] == [EVE.fingerprint]
     assert main(["key", "remove", "--secret", EVE.fingerprint]) == 0
@@ -273,15 +256,13 @@ def test_key_list_export_remove_import(ring: KeyRing, tmp_path: Path, capsys: py
 def test_key_import_refuses_a_key_that_proves_nothing(ring: KeyRing, tmp_path: Path) -> None:
     bare = tmp_path / "bare"
     bare.write_bytes(make_public(EVE).packet.raw)
-    assert main(["key", "import", str(bare)]) == KeyUnusable.exit_code
+    assert main(["key", "import", str(bare)]) == errors.KeyUnusable.exit_code
     assert ring.load_public() == []
     ring.add_public([EVE])
     assert main(["key", "import", str(bare)]) == 0  # nothing new about a known key
 
 
-def test_key_global_ring_is_trusted_and_separate(
-    ring: KeyRing, image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_key_global_ring_is_trusted_and_separate(ring, image, tmp_path, capsys):
     ring.add_secret([EVE])
     main(["sign", str(image)])
     exported = tmp_path / "eve.asc"
@@ -293,9 +274,7 @@ def test_key_global_ring_is_trusted_and_separate(
     assert "[GLOBAL]" in capsys.readouterr().out
 
 
-def test_verify_honours_a_revocation_that_only_one_of_the_rings_has(
-    ring: KeyRing, image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_verify_honours_a_revocation_that_only_one_of_the_rings_has(ring, image, tmp_path, capsys):
     pair = make_pair("ed25519", 402)
     user_id = b"Mallory Test"
     named = write_packet(USER_ID, user_id) + certify(pair, user_id, flags(sig.CAN_CERTIFY | sig.CAN_SIGN))
@@ -307,7 +286,7 @@ def test_verify_honours_a_revocation_that_only_one_of_the_rings_has(
     site.add_public([usable])
     assert main(["verify", "--local", str(image)]) == 0
     ring.add_public([revoked])
-    assert main(["verify", "--local", str(image)]) == SignatureInvalid.exit_code
+    assert main(["verify", "--local", str(image)]) == errors.SignatureInvalid.exit_code
     assert "revoked (compromised" in capsys.readouterr().err
 
 
@@ -341,9 +320,7 @@ def server() -> Iterator[tuple[KeyServer, str]]:
         yield keys, http.url
 
 
-def test_key_server_push_search_pull(
-    ring: KeyRing, server: tuple[KeyServer, str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_key_server_push_search_pull(ring, server, capsys):
     keys, url = server
     ring.add_public([EVE])
     assert main(["key", "push", "--url", url, EVE.fingerprint]) == 0
@@ -355,12 +332,10 @@ def test_key_server_push_search_pull(
     assert "Showing 0 results" in capsys.readouterr().out
     assert main(["key", "pull", "--url", url, EVE.fingerprint]) == 0
     assert ring.load_public()[0].raw == make_public(EVE).raw
-    assert main(["key", "pull", "--url", url, LOCKED.fingerprint]) == KeyNotFound.exit_code
+    assert main(["key", "pull", "--url", url, LOCKED.fingerprint]) == errors.KeyNotFound.exit_code
 
 
-def test_key_commands_with_json_print_one_document(
-    ring: KeyRing, tmp_path: Path, server: tuple[KeyServer, str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_key_commands_with_json_print_one_document(ring, tmp_path, server, capsys):
     _, url = server
     source = tmp_path / "eve.asc"
     source.write_bytes(armor_block(make_public(EVE)))
@@ -379,50 +354,46 @@ def test_key_commands_with_json_print_one_document(
         capsys.readouterr()
         statuses.append(main(["--json", "key", *command]))
         assert EVE.fingerprint in json.dumps(json.loads(capsys.readouterr().out)), command
-    assert statuses == [0] * 7 + [KeyNotFound.exit_code]
+    assert statuses == [0] * 7 + [errors.KeyNotFound.exit_code]
 
 
 def test_key_server_that_sends_another_key_is_refused(ring: KeyRing, server: tuple[KeyServer, str]) -> None:
     keys, url = server
     keys.keys[EVE.fingerprint] = armor_block(make_public(LOCKED))
-    assert main(["key", "pull", "--url", url, EVE.fingerprint]) == RegistryProtocolError.exit_code
+    assert main(["key", "pull", "--url", url, EVE.fingerprint]) == errors.RegistryProtocolError.exit_code
     keys.keys[EVE.fingerprint] = armor_block(EVE)  # a secret key has no business there
-    assert main(["key", "pull", "--url", url, EVE.fingerprint]) == RegistryProtocolError.exit_code
+    assert main(["key", "pull", "--url", url, EVE.fingerprint]) == errors.RegistryProtocolError.exit_code
     keys.keys[EVE.fingerprint] = b"<html>hello</html>"
-    assert main(["key", "pull", "--url", url, EVE.fingerprint]) == KeyUnusable.exit_code
+    assert main(["key", "pull", "--url", url, EVE.fingerprint]) == errors.KeyUnusable.exit_code
     assert ring.load_public() == []
 
 
-def test_verify_asks_the_key_server_unless_local(
-    ring: KeyRing, image: Path, server: tuple[KeyServer, str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_verify_asks_the_key_server_unless_local(ring, image, server, capsys):
     keys, url = server
     ring.add_secret([EVE])
     main(["sign", str(image)])
-    assert main(["verify", "--url", url, str(image)]) == KeyNotFound.exit_code
+    assert main(["verify", "--url", url, str(image)]) == errors.KeyNotFound.exit_code
     keys.keys[EVE.fingerprint] = armor_block(make_public(EVE))
     assert main(["verify", "--url", url, "--trust-keyserver", str(image)]) == 0
     shown = capsys.readouterr()
     assert "[REMOTE]" in shown.out
-    assert main(["verify", "--url", url, "--local", str(image)]) == KeyNotFound.exit_code
+    assert main(["verify", "--url", url, "--local", str(image)]) == errors.KeyNotFound.exit_code
     assert ring.load_public() == []
 
 
-def test_verify_does_not_accept_a_key_that_only_the_server_vouches_for(
-    ring: KeyRing, image: Path, server: tuple[KeyServer, str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_verify_does_not_accept_a_key_that_only_the_server_vouches_for(ring, image, server, capsys):
     keys, url = server
     ring.add_secret([EVE])
     main(["sign", str(image)])
     keys.keys[EVE.fingerprint] = armor_block(make_public(EVE))
     capsys.readouterr()
-    assert main(["verify", "--url", url, str(image)]) == KeyNotFound.exit_code
+    assert main(["verify", "--url", url, str(image)]) == errors.KeyNotFound.exit_code
     shown = capsys.readouterr()
     assert "Objects verified" not in shown.out
     assert "which only the key server knows" in shown.err
     pull = ["key", "pull", "--url", url, EVE.fingerprint]
     assert f"kedge {' '.join(pull)}" in shown.err.replace("\n  ", " ")
-    assert main(["verify", "--json", "--url", url, str(image)]) == KeyNotFound.exit_code
+    assert main(["verify", "--json", "--url", url, str(image)]) == errors.KeyNotFound.exit_code
     told = json.loads(capsys.readouterr().out)
     assert told["Error"]["context"]["reason"] == "fetched-key"
     (signer,) = told["SignerKeys"]
@@ -433,43 +404,20 @@ def test_verify_does_not_accept_a_key_that_only_the_server_vouches_for(
 
 def test_key_server_failure_is_said(ring: KeyRing) -> None:
     with FakeServer(lambda _request: Reply(403, b"no\x1b[2J")) as http:
-        assert main(["key", "search", "--url", http.url, "x"]) == NetworkFailed.exit_code
+        assert main(["key", "search", "--url", http.url, "x"]) == errors.NetworkFailed.exit_code
 
 
-@pytest.mark.root
-def test_verbs_as_an_ordinary_user() -> None:
-    require_root()
-    with tempfile.TemporaryDirectory() as name:  # not below pytest's directory, which others may not enter
-        folder = Path(name)
-        image, ring = folder / "image.sif", KeyRing(folder / "keys")
-        image.write_bytes(build_sif([(DataType.DEFFILE, b"from: x\n", b"")]))
-        ring.add_secret([EVE])
-        ring.add_public([EVE])
-        shutil.copy(image, folder / "closed.sif")
-        for path in (folder, *folder.rglob("*")):
-            os.chown(path, 1501, 1501)
-        (folder / "closed.sif").chmod(0)
-        for words in (
-            ["sign", "image.sif"],
-            ["verify", "--local", "image.sif"],
-            ["key", "remove", "-b", EVE.fingerprint],
-        ):
-            done = run_as_user(folder, *words)
-            assert done.returncode == 0, done.stderr
-        done = run_as_user(folder, "verify", "closed.sif")
-        assert done.returncode == 30
-        assert "Permission denied" in done.stderr
-
-
-def run_as_user(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    source = str(Path(__file__).resolve().parents[2] / "src")
-    environ = {
-        "PATH": os.environ["PATH"],
-        "PYTHONPATH": source,
-        "HOME": str(folder),
-        "APPTAINER_KEYSDIR": str(folder / "keys"),
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
-    user = [require_program("setpriv"), "--reuid", "1501", "--regid", "1501", "--clear-groups"]
-    command = [*user, sys.executable, "-m", "kedge", *words]
-    return subprocess.run(command, env=environ, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
+def test_verbs_as_an_ordinary_user(runner: Runner) -> None:
+    image, ring = runner.home / "image.sif", KeyRing(runner.home / "keys")
+    image.write_bytes(build_sif([(DataType.DEFFILE, b"from: x\n", b"")]))
+    ring.add_secret([EVE])
+    ring.add_public([EVE])
+    closed = shutil.copy(image, runner.home / "closed.sif")
+    give_to(runner, runner.home)
+    closed.chmod(0)
+    env = {"APPTAINER_KEYSDIR": str(runner.home / "keys")}
+    for words in (["sign", "image.sif"], ["verify", "--local", "image.sif"], ["key", "remove", "-b", EVE.fingerprint]):
+        runner.read(*words, env=env)
+    done = runner.run("verify", "closed.sif", env=env)
+    assert done.returncode == 30
+    assert "Permission denied" in done.stderr

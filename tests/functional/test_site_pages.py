@@ -63,9 +63,7 @@ def fill_pytorch(sink: ContentSink) -> Node:
     return root
 
 
-def test_site_pages_requests_are_served(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_site_pages_requests_are_served(tmp_path, monkeypatch, capfd):
     image, wrong = write_image(fill_pytorch), []
     for number, (page, site, words) in enumerate(REQUESTS):
         place = tmp_path / str(number)

@@ -7,12 +7,12 @@ import json
 import os
 import stat
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from kedge.cluster.sites.profile import SHIPPED
+from tests.builders.warm_kedge import run_kedge
 from tests.requirements import REPOSITORY
 
 RECORDED = REPOSITORY / "tests/golden/discover"
@@ -63,8 +63,7 @@ class Place:
         environ = {name: value for name, value in os.environ.items() if not name.startswith(kept)}
         environ |= {"HOME": str(self.home), "PATH": f"{self.programs}:{environ['PATH']}", **variables}
         environ["KEDGE_SITE_CONFIG"] = str(self.home / "none.toml")
-        command = [sys.executable, "-m", "kedge", "site", *words]
-        return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
+        return run_kedge(["site", *words], environment=environ, folder=Path.cwd())
 
 
 @pytest.fixture
@@ -81,17 +80,15 @@ def test_site_detect_says_which_and_why(place: Place) -> None:
 
 
 def test_site_detect_takes_the_setting_of_the_user(place: Place) -> None:
-    place.add_profile("mine", 'inherits = "generic-slurm"\ntitle = "Mine"\n')
+    text = 'inherits = "generic-slurm"\ntitle = "Mine"\n'
+    place.add_profile("mine", f'{text}hostnames = ["{os.uname().nodename}"]\n')
+    assert json.loads(place.site("detect", "--json").stdout)["site"] == "mine"
+    place.add_profile("mine", text)
     (place.home / ".config/kedge/config.toml").write_text('site = "mine"\n')
     assert json.loads(place.site("detect", "--json").stdout)["site"] == "mine"
     unknown = place.site("detect", KEDGE_SITE="mien")
     assert unknown.returncode == 75
     assert unknown.stderr.endswith("hint: did you mean 'mine'?\n")
-
-
-def test_site_detect_knows_a_profile_of_the_user_by_this_machines_name(place: Place) -> None:
-    place.add_profile("mine", f'inherits = "generic-slurm"\ntitle = "Mine"\nhostnames = ["{os.uname().nodename}"]\n')
-    assert json.loads(place.site("detect", "--json").stdout)["site"] == "mine"
 
 
 def test_site_list_shows_all_and_warns_of_broken_ones(place: Place) -> None:
@@ -116,13 +113,6 @@ def test_site_show_prints_a_profile_that_can_be_used(place: Place) -> None:
     assert rows[1].split()[:6] == ["rt_F", "-", "40", "360G", "4", "V100-SXM2-16GB"]
 
 
-def test_site_show_of_a_broken_profile_names_the_line(place: Place) -> None:
-    place.add_profile("bad", 'title = "x"\nscheduler = "slurm"\n\n[[queues]]\nname = "q"\nmax_time = 20\n')
-    done = place.site("show", "bad")
-    assert done.returncode == 75
-    assert done.stderr.startswith(f"kedge: {place.profiles}/bad.toml line 6: [[queues]] max_time: '20' is not valid")
-
-
 def test_site_check_tells_whether_a_job_fits(place: Place) -> None:
     good = place.site("check", "tacc-frontera", "--gpus", "4", "--time", "2h", "--nodes", "2")
     assert (good.returncode, good.stdout) == (0, "tacc-frontera accepts this job; kedge adds --tasks 2 --queue rtx\n")
@@ -134,17 +124,6 @@ def test_site_check_tells_whether_a_job_fits(place: Place) -> None:
     assert told["context"]["nearest"] == "--nodes 2 --gpus 8 --queue alpha"
     interactive = place.site("check", "abci3", "--interactive", "--account", "g", "--time", "13h")
     assert "an interactive job in rt_HC at abci3 can run for at most 12h" in interactive.stderr
-
-
-def test_site_check_proposals_are_accepted_when_typed(place: Place) -> None:
-    asked = ["check", "sdumont", "--queue", "sequana_gpu_dev", "--gpus", "9", "--time", "30d", "--exclusive"]
-    refused = place.site(*asked)
-    assert refused.returncode == 71
-    proposal = refused.stderr.splitlines()[-1].removeprefix("hint: try: ")
-    flags, _, dropped = proposal.partition(", without ")
-    assert dropped == "--exclusive"
-    accepted = place.site(*asked[:-1], *flags.split())
-    assert accepted.returncode == 0, accepted.stderr
 
 
 def test_site_init_writes_a_profile_from_slurm(place: Place) -> None:
@@ -186,13 +165,13 @@ def test_site_init_writes_a_profile_from_pbs(place: Place) -> None:
     assert printed.stdout == target.read_text()
 
 
-@pytest.mark.parametrize("name", ["../evil", "a b", "", "-"])
-def test_site_init_refuses_names_that_are_none(place: Place, name: str) -> None:
+def test_site_init_refuses_names_that_are_none(place: Place) -> None:
     place.add("scontrol", SCONTROL)
     place.add("sinfo", SINFO)
-    done = place.site("init", "--", name, SLURM_CONF=place.settings)
-    assert done.returncode == (75 if name else 0)
+    for name in ("../evil", "a b", "-"):
+        assert place.site("init", "--", name, SLURM_CONF=place.settings).returncode == 75, name
     assert not (place.home / ".config/kedge/evil.toml").exists()
+    assert place.site("init", "--", "", SLURM_CONF=place.settings).returncode == 0
 
 
 def test_site_init_of_a_scheduler_that_does_not_answer_writes_nothing(place: Place) -> None:

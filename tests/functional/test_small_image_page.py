@@ -33,7 +33,7 @@ DEVELOPED = {"libgl1-mesa-dev": "GL", "libglu1-mesa-dev": "GLU", "freeglut3-dev"
 INSTALLED = {"libgl1": "GL", "libglu1-mesa": "GLU", "freeglut3": "glut"}
 HEADERS = {"GL": "gl.h", "GLU": "glu.h", "glut": "freeglut.h"}
 VERSIONS = {"GL": 1, "GLU": 1, "glut": 3}
-BASIC = ("sh", "tar", "gzip", "rm", "cp", "mkdir", "chmod", "cat", "ls")
+BASIC = ("sh", "env", "tar", "gzip", "rm", "cp", "mkdir", "chmod", "cat", "ls")
 OBJECTS = (
     *("crt1.o", "Scrt1.o", "crti.o", "crtn.o", "crtbegin.o", "crtbeginS.o", "crtend.o", "crtendS.o", "libgcc.a"),
     *("libgcc_s.so", "libgcc_s.so.1", "libc.so", "libc.so.6", "libc_nonshared.a", "liblto_plugin.so"),
@@ -133,7 +133,7 @@ def make_packages(folder: Path) -> dict[str, bytes]:
 
 def ask_compiler(question: str, name: str) -> str:
     done = subprocess.run(
-        [require_program("gcc"), f"-print-{question}={name}"], capture_output=True, text=True, check=True
+        [require_program("gcc"), f"-print-{question}={name}"], check=True, capture_output=True, text=True
     )
     return done.stdout.strip()
 
@@ -218,15 +218,13 @@ def test_small_image_of_the_page_needs_each_package_to_build(builder: Builder, n
     assert not (builder.runner.home / "fails.sif").exists()
 
 
-@pytest.mark.parametrize("name", INSTALLED)
-def test_small_image_of_the_page_needs_each_package_to_run(builder: Builder, name: str) -> None:
+def test_small_image_of_the_page_needs_each_package_to_run(builder: Builder) -> None:
     recipe = read_recipe()
-    changed = re.sub(rf" {name}(?=\s)", "", recipe)
-    assert changed != recipe
-    image = f"without-{name}.sif"
-    done = builder.build(image, changed)
+    changed = re.sub(rf" ({'|'.join(INSTALLED)})(?=\s)", "", recipe)
+    assert all(re.search(rf" {name}\s", recipe) and f" {name}\n" not in changed for name in INSTALLED)
+    done = builder.build("without.sif", changed)
     assert done.returncode == 0, done.stderr
-    library = INSTALLED[name]
-    ran = builder.run(image, "nbody", "-benchmark")
-    assert ran.returncode != 0
-    assert f"lib{library}.so.{VERSIONS[library]}: cannot open shared object file" in ran.stderr
+    assert builder.run("without.sif", "nbody", "-benchmark").returncode != 0
+    listed = builder.run("without.sif", "env", "LD_TRACE_LOADED_OBJECTS=1", "nbody").stdout
+    for library, version in VERSIONS.items():
+        assert f"lib{library}.so.{version} => not found" in listed

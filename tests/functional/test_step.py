@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -74,9 +73,7 @@ def test_step_as_root_of_the_container_by_an_ordinary_user() -> None:
         image = give_to(runner, make_sandbox(runner.folder / "image"))
         words = runner.argv()
         argv = [*words[: words.index(sys.executable)], sys.executable, "-c", PROGRAM, str(image)]
-        done = subprocess.run(
-            argv, env=runner.variables(), capture_output=True, text=True, check=False, cwd=runner.home
-        )
+        done = runner.call(argv)
         assert done.stdout == "[(0, '0\\n'), (7, '0\\n')]\n", done.stderr
 
 

@@ -27,16 +27,7 @@ HEAVY = {
 }
 NOT_SUBMIT = {"typing", "subprocess", "threading", "signal", "selectors"}  # squeue's answer comes through a pipe
 PARTS = (
-    "registry",
-    "store",
-    "layers",
-    "formats",
-    "runtime",
-    "signing",
-    "hostpack",
-    "batchscript",
-    "localqueue",
-    "host",
+    *("registry", "store", "layers", "formats", "runtime", "signing", "hostpack", "batchscript", "localqueue", "host"),
 )
 
 
@@ -62,9 +53,9 @@ def list_modules(environment: dict[str, str], *argv: str) -> set[str]:
         [sys.executable, "-X", "importtime", *argv],
         env=environment,
         cwd=environment["HOME"],
+        check=True,
         capture_output=True,
         text=True,
-        check=True,
     )
     return {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
 
@@ -77,9 +68,9 @@ def list_loaded(environment: dict[str, str], *words: str) -> set[str]:
         [sys.executable, "-c", f"import sys\n{start}\n{show}", *words],
         env=environment,
         cwd=environment["HOME"],
+        check=True,
         capture_output=True,
         text=True,
-        check=True,
     )
     return set(done.stderr.splitlines()[-1].split())
 

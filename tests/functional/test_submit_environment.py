@@ -15,6 +15,7 @@ from kedge.cluster.schedulers.choose import find_backend
 from kedge.cluster.site import Site
 from kedge.errors import RequestRefused
 from tests.builders.queue_user import QueueUser
+from tests.builders.rows import each_row
 from tests.requirements import require_user_namespaces
 
 GIVEN = {
@@ -94,10 +95,9 @@ def render(scheduler: str, runtime: str, job: Job = JOB) -> str:
     return find_backend(scheduler).render(job, site, PLACE)
 
 
-@pytest.mark.parametrize("scheduler", ["slurm", "gridengine", "pbs", "local"])
-@pytest.mark.parametrize(
-    ("runtime", "prefix"),
-    [("kedge", "KEDGEENV_"), ("apptainer", "APPTAINERENV_"), ("singularity", "SINGULARITYENV_")],
+@each_row("scheduler", ["slurm", "gridengine", "pbs", "local"])
+@each_row(
+    ("runtime", "prefix"), [("kedge", "KEDGEENV_"), ("apptainer", "APPTAINERENV_"), ("singularity", "SINGULARITYENV_")]
 )
 def test_every_runtime_is_asked_in_its_own_words(scheduler: str, runtime: str, prefix: str) -> None:
     text = render(scheduler, runtime)

@@ -109,7 +109,7 @@ def test_jobs_of_a_description_and_of_python_are_pinned(user: User) -> None:
     program = f"import kedge; print(kedge.submit({user.name!r}, ['cat', '/mark']).description.image)"
     environment = {**os.environ, **user.environment, "KEDGE_CACHEDIR": str(user.cache)}
     argv = [sys.executable, "-c", program]
-    done = subprocess.run(argv, env=environment, cwd=user.folder, capture_output=True, text=True, check=True)
+    done = subprocess.run(argv, env=environment, cwd=user.folder, check=True, capture_output=True, text=True)
     assert done.stdout.startswith(f"{user.name}@sha256:")
 
 

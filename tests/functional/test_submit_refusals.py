@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders.queue_user import QueueUser
+from tests.builders.rows import each_row
 
 BATCH = "#!/bin/bash\n#SBATCH --nodes=1\nsrun hostname\n"
 FILES = {
@@ -46,7 +47,7 @@ def user(tmp_path_factory: pytest.TempPathFactory) -> User:
     return User(tmp_path_factory.mktemp("refusals"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "what", "instead"),
     [
         (["job.sh"], "job.sh is a batch script, not an image", "'sbatch job.sh'"),

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import pty
 import select
@@ -39,7 +38,6 @@ def command_of(script: str, kind: str = "init") -> list[str]:
 def start_script(script: str, kind: str = "init") -> subprocess.Popen[bytes]:
     """A script in a namespace, waited for until it has said `ready`."""
     process = subprocess.Popen(command_of(script, kind), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    assert process.stdout is not None
     line = process.stdout.readline()
     assert line == b"ready\n", line + process.stdout.read()
     return process
@@ -51,12 +49,12 @@ def read_rest(process: subprocess.Popen[bytes]) -> bytes:
 
 
 @pytest.mark.parametrize("kind", ["init", "bare"])
-@pytest.mark.parametrize("status", [0, 1, 77, 130, 143, 255])
+@pytest.mark.parametrize("status", [0, 77, 255])
 def test_supervise_status_is_the_programs(kind: str, status: int) -> None:
     assert subprocess.run(command_of(f"exit {status}", kind), check=False).returncode == status
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV, signal.SIGPIPE, signal.SIGRTMIN])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGRTMIN])
 def test_supervise_death_by_signal_is_repeated(number: int, tmp_path: Path) -> None:
     done = subprocess.run(command_of(f"kill -{int(number)} $$"), cwd=tmp_path, check=False)
     assert done.returncode == -number
@@ -69,7 +67,7 @@ def test_supervise_fault_of_a_bare_program_is_repeated() -> None:
     assert done.returncode == -signal.SIGSEGV
 
 
-@pytest.mark.parametrize("name", ["INT", "TERM", "HUP", "USR1", "USR2", "QUIT", "WINCH", "ALRM", "CONT", "IO", "34"])
+@pytest.mark.parametrize("name", ["INT", "TERM", "USR1", "WINCH", "CONT", "34"])
 def test_supervise_signals_reach_the_program_once(name: str) -> None:
     script = f"trap 'echo got' {name}; echo ready; for i in 1 2 3; do sleep 0.1; done; exit 9"
     process = start_script(script)
@@ -101,7 +99,6 @@ def test_supervise_orphans_are_waited_for_and_end_with_the_program() -> None:
 def test_supervise_zombies_do_not_stay() -> None:
     script = "for i in 1 2 3 4 5; do (true & ) ; done; sleep 0.5; echo ready; read line"
     process = subprocess.Popen(command_of(script), stdout=subprocess.PIPE, stdin=subprocess.PIPE)
-    assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
     first = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0])
     children = Path(f"/proc/{first}/task/{first}/children").read_text().split()
@@ -146,14 +143,10 @@ class Terminal:
     """A terminal with a job in its foreground, as a shell with job control has it."""
 
     def __init__(self) -> None:
-        self.leader, follower = pty.openpty()
         self.reader = ""
-        self.shell = os.fork()
+        self.shell, self.leader = pty.fork()
         if self.shell == 0:
-            os.close(self.leader)
-            take_terminal(follower)
             os.execv(SHELL, [SHELL, "--norc", "-i"])
-        os.close(follower)
         attributes = termios.tcgetattr(self.leader)
         attributes[3] &= ~termios.ECHO
         termios.tcsetattr(self.leader, termios.TCSANOW, attributes)
@@ -174,13 +167,6 @@ class Terminal:
     def close(self) -> None:
         os.close(self.leader)
         os.waitpid(self.shell, 0)
-
-
-def take_terminal(follower: int) -> None:
-    os.setsid()
-    for number in (0, 1, 2):
-        os.dup2(follower, number)
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 @pytest.fixture
@@ -225,7 +211,7 @@ def test_supervise_terminal_stop_and_continue(program: str) -> None:
 def test_supervise_modules_on_the_way_of_a_start_are_lean(module: str) -> None:
     code = f"import sys; sys.path[:0] = sys.argv[1:]; import kedge.container.processes.{module}; print(*sys.modules)"
     done = subprocess.run(
-        [sys.executable, "-SI", "-c", code, str(REPOSITORY / "src")], capture_output=True, text=True, check=True
+        [sys.executable, "-SI", "-c", code, str(REPOSITORY / "src")], check=True, capture_output=True, text=True
     )
     heavy = {"typing", "re", "enum", "signal", "dataclasses", "json", "pathlib", "collections", "kedge.errors"}
     assert not heavy & set(done.stdout.split())

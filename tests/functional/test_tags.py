@@ -16,6 +16,7 @@ from kedge.cli.main import main
 from kedge.cli.tags import fit_columns
 from kedge.errors import ImageNotFound, InvalidReference, NetworkFailed, RegistryProtocolError, UnknownGpu, UsageError
 from tests.builders.gpu_hosts import make_host
+from tests.builders.rows import each_row
 from tests.fakes.http_server import Reply
 from tests.fakes.ngc import OTHERS, PYTORCH, NgcSite, open_ngc
 from tests.fakes.registry import FakeRegistry
@@ -121,6 +122,8 @@ def test_tags_since_and_match(ngc: NgcSite, capsys: pytest.CaptureFixture[str]) 
         assert found[-1] == "26.03-py3"
     assert names(ask(capsys, "pytorch:24.03-py3")) == ["24.03-py3"]
     assert not names(ask(capsys, "pytorch", "--match", "nothing*"))
+    assert main(["tags", "pytorch", "--since", "2031"]) == 0
+    assert capsys.readouterr().out == "no tags of nvcr.io/nvidia/pytorch fit\n"
 
 
 def test_tags_that_run_there(ngc: NgcSite, capsys: pytest.CaptureFixture[str]) -> None:
@@ -138,9 +141,7 @@ def test_tags_that_run_there(ngc: NgcSite, capsys: pytest.CaptureFixture[str]) -
     )
 
 
-def test_tags_that_run_where_the_driver_is_not_known_are_not_guessed(
-    ngc: NgcSite, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tags_that_run_where_the_driver_is_not_known_are_not_guessed(ngc, capsys):
     document = ask(capsys, "pytorch", "--runs-here", "--gpu", "V100")
     assert document["tags"] == []
     (note,) = [each for each in document["notes"] if each.startswith("the driver of Tesla V100 is unknown")]
@@ -203,7 +204,7 @@ def test_tags_of_images_that_no_table_knows(capsys: pytest.CaptureFixture[str]) 
     assert main(["tags", f"{registry.host}/team/app"]) == NetworkFailed.exit_code
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "status"),
     [
         (["pytorch", "--cuda", "new"], UsageError.exit_code),
@@ -225,9 +226,7 @@ def test_tags_refuse_wrong_use_before_asking_anybody(ngc: NgcSite, words: list[s
     assert not ngc.registry.server.log
 
 
-def test_tags_of_a_repository_that_the_tables_do_not_know_are_an_error_offline(
-    ngc: NgcSite, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tags_of_a_repository_that_the_tables_do_not_know_are_an_error_offline(ngc, capsys):
     assert main(["tags", "pytroch", "--offline"]) == ImageNotFound.exit_code
     assert "did you mean 'pytorch'?" in capsys.readouterr().err
     assert not ngc.registry.server.log
@@ -235,14 +234,7 @@ def test_tags_of_a_repository_that_the_tables_do_not_know_are_an_error_offline(
     assert "single tags are known: kedge search tacc-ml --offline" in capsys.readouterr().err
 
 
-def test_tags_of_which_none_fits_say_so(ngc: NgcSite, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["tags", "pytorch", "--since", "2031"]) == 0
-    assert capsys.readouterr().out == "no tags of nvcr.io/nvidia/pytorch fit\n"
-
-
-def test_tags_for_a_driver_without_a_gpu_say_what_is_missing(
-    ngc: NgcSite, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tags_for_a_driver_without_a_gpu_say_what_is_missing(ngc, capsys, monkeypatch):
     monkeypatch.setattr("kedge.container.facts.gather_host", lambda _: make_host({"/dev/null": ""}))  # no GPU here
     notes = ask(capsys, "pytorch", "--driver", "535", "--limit", "2")["notes"]
     assert any("the GPU of a machine with driver 535 is unknown: name it with --gpu GPU" in note for note in notes)

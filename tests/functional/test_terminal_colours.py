@@ -30,7 +30,7 @@ def show(*, is_terminal: bool, json: bool = False, **variables: str) -> str:
     if "NO_COLOR" not in variables:
         environ.pop("NO_COLOR", None)
     if not is_terminal:
-        return subprocess.run(argv, env=environ, check=True, text=True, capture_output=True, timeout=60).stdout
+        return subprocess.run(argv, env=environ, check=True, capture_output=True, text=True).stdout
     status, shown = run_on_terminal(argv, environ)
     assert status == 0, shown
     return shown

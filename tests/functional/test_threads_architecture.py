@@ -49,9 +49,7 @@ from tests.builders.user_threads import TABLES, about, ask, case, make_node, rea
         ),
     ],
 )
-def test_threads_gpu_without_kernels_is_told_by_name(
-    *, cuda: str, listed: str, gpu: str, driver: str, words: list[str]
-) -> None:
+def test_threads_gpu_without_kernels_is_told_by_name(*, cuda, listed, gpu, driver, words):
     verdict = ask(read_image("own/image:1", CUDA_VERSION=cuda, TORCH_CUDA_ARCH_LIST=listed), gpu, driver)
     assert verdict.outcome == NO
     for each in (*words, "error 209, 'no kernel image is available for execution on the device'"):

@@ -23,7 +23,7 @@ def list_numbers(test: ast.FunctionDef) -> Iterator[int]:
         for call in ast.walk(decorator):
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in ("about", "case"):
                 numbers = call.args if call.func.id == "about" else call.args[:1]
-                yield from (each.value for each in numbers if isinstance(each, ast.Constant))  # type: ignore[misc]
+                yield from (each.value for each in numbers if isinstance(each, ast.Constant))
 
 
 def claims(test: ast.FunctionDef) -> bool:

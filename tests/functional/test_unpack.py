@@ -31,13 +31,13 @@ from tests.fakes.registry import FakeRegistry
 @pytest.fixture
 def runner() -> Iterator[Runner]:
     """A user: what is the same for root is shown once."""
-    yield from each_role("user")
+    yield from each_role("user", is_warm=True)
 
 
 @pytest.fixture(params=["user", "root"])
 def both(request: pytest.FixtureRequest) -> Iterator[Runner]:
-    """For owners, modes, locks and the look from this process, where root is another case."""
-    yield from each_role(request.param)
+    """For owners, modes and the look from this process, where root is another case."""
+    yield from each_role(request.param, is_warm=True)
 
 
 def put_squashfs(runner: Runner, name: str = "image.sqsh", files: int = 20, size: int = 3000) -> Path:
@@ -150,34 +150,33 @@ def test_unpack_policies_say_when_the_registry_is_asked(runner: Runner) -> None:
     assert len(images(runner)) == 2
 
 
-@pytest.mark.parametrize("way", ["flag", "variable", "setting"])
-def test_exec_runs_the_image_of_the_architecture_that_is_asked_for(runner: Runner, way: str) -> None:
+def test_exec_runs_the_image_of_the_architecture_that_is_asked_for(runner: Runner) -> None:
     own, other = ("arm64", "amd64") if os.uname().machine == "aarch64" else ("amd64", "arm64")
     shell = file("bin/sh", read_busybox(), mode=0o755)
+    settings = runner.folder / "settings.toml"
+    settings.write_text(f'architecture = "{other}"\n')
+    settings.chmod(0o644)
     with FakeRegistry() as registry:
         found = []
         for architecture in (own, other):
             tar = layer(shell, file("which", architecture.encode()))
-            digest = registry.add_image(
-                "team/two", architecture, [compress(tar)], make_config([tar], {}, architecture=architecture)
-            )
+            config = make_config([tar], {}, architecture=architecture)
+            digest = registry.add_image("team/two", architecture, [compress(tar)], config)
             size = len(registry.manifests["team/two", architecture][0])
             platform = {"os": "linux", "architecture": architecture}
             found.append({"mediaType": OCI_MANIFEST, "digest": str(digest), "size": size, "platform": platform})
         index = json.dumps({"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": found}).encode()
         registry.add_manifest("team/two", "1", index, OCI_INDEX)
-        said = []
-        for architecture in ("", other, own, other):
-            settings = runner.folder / f"{architecture}.toml"
-            settings.write_text(f'architecture = "{architecture}"\n' if architecture and way == "setting" else "")
-            settings.chmod(0o644)
-            env = {"KEDGE_SITE_CONFIG": str(settings)}
-            if architecture and way == "variable":
-                env["APPTAINER_PULL_ARCH"] = architecture
-            flags = ("--arch", architecture) if architecture and way == "flag" else ()
-            words = ("exec", *flags, f"docker://{registry.host}/team/two:1", "/bin/sh", "-c", "read x </which; echo $x")
-            said.append(runner.run(*words, env=env).stdout.strip())
-    assert said == [own, other, own, other]
+        words = (f"docker://{registry.host}/team/two:1", "/bin/sh", "-c", "read x </which; echo $x")
+        ways: list[tuple[tuple[str, ...], dict[str, str], str]] = [
+            ((), {}, own),
+            (("--arch", other), {}, other),
+            (("--arch", own), {"APPTAINER_PULL_ARCH": other}, own),
+            ((), {"APPTAINER_PULL_ARCH": other}, other),
+            ((), {"KEDGE_SITE_CONFIG": str(settings)}, other),
+        ]
+        for flags, env, expected in ways:
+            assert runner.read("exec", *flags, *words, env=env).strip() == expected, (flags, env)
 
 
 def test_unpack_archives_files_of_registries_and_host_programs(runner: Runner) -> None:
@@ -198,9 +197,7 @@ def test_unpack_archives_files_of_registries_and_host_programs(runner: Runner) -
 
 def test_unpack_once_for_six_at_once(runner: Runner) -> None:
     path = put_squashfs(runner, files=200, size=20_000)
-    argv = runner.argv("unpack", "--json", "-v", str(path))
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    started = [subprocess.Popen(argv, env=runner.variables(), cwd=runner.home, **pipes) for _ in range(6)]
+    started = [runner.start("unpack", "--json", "-v", str(path), pipes="stdout stderr") for _ in range(6)]
     answers = [process.communicate(timeout=120) for process in started]
     assert [process.returncode for process in started] == [0] * 6, answers
     found = [json.loads(out)[0] for out, _ in answers]
@@ -233,13 +230,7 @@ def test_unpack_that_is_killed_leaves_nothing_that_counts(runner: Runner) -> Non
 
 def test_unpack_worker_that_is_killed_is_an_error(runner: Runner) -> None:
     path = put_squashfs(runner, files=1200, size=12_000)
-    process = subprocess.Popen(
-        runner.argv("unpack", "--threads", "2", str(path)),
-        env=runner.variables(),
-        cwd=runner.home,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = runner.start("unpack", "--threads", "2", str(path), pipes="stderr")
     workers: list[int] = []
     while process.poll() is None and len(workers) < 2:
         workers = [each for child in children(process.pid) for each in children(child)]
@@ -294,10 +285,10 @@ def test_unpack_full_store_is_not_taken_for_a_full_node(runner: Runner) -> None:
         assert "squashfuse" not in said
 
 
-def test_unpack_evicts_the_longest_unused_but_nothing_held(both: Runner) -> None:
+def test_unpack_evicts_the_longest_unused_but_nothing_held(runner: Runner) -> None:
     roots = []
     for number, name in enumerate(("a", "b", "c")):
-        (done,) = unpack(both, put_squashfs(both, name, size=100_000))
+        (done,) = unpack(runner, put_squashfs(runner, name, size=100_000))
         roots.append(Path(done["root"]))
         used = time.time() - 1000 + number
         os.utime(roots[-1].parent / "lock", (used, used))
@@ -306,42 +297,40 @@ def test_unpack_evicts_the_longest_unused_but_nothing_held(both: Runner) -> None
         import fcntl
 
         fcntl.flock(held, fcntl.LOCK_SH)
-        done_d = both.run("unpack", str(put_squashfs(both, "d", size=100_000)), env={"KEDGE_NODE_LIMIT": "10M"})
+        done_d = runner.run("unpack", str(put_squashfs(runner, "d", size=100_000)), env={"KEDGE_NODE_LIMIT": "10M"})
         assert done_d.returncode == 0, done_d.stderr
         assert "removed the unpacked" in done_d.stderr
         assert [root.exists() for root in roots] == [True, False, True]
-        cleaned = json.loads(both.read("cache", "clean", "--node", "--json"))
+        cleaned = json.loads(runner.read("cache", "clean", "--node", "--json"))
     finally:
         os.close(held)
     assert len(cleaned["removed"]) == 2
     assert roots[0].exists()
-    listed = json.loads(both.read("cache", "list", "--json", "--type", "unpacked"))
-    assert [each["name"] for each in listed] == [str(both.folder / "a")]
-    both.read("cache", "clean", "--node")
-    assert images(both) == []
+    listed = json.loads(runner.read("cache", "list", "--json", "--type", "unpacked"))
+    assert [each["name"] for each in listed] == [str(runner.folder / "a")]
+    runner.read("cache", "clean", "--node")
+    assert images(runner) == []
 
 
-def test_unpack_never_takes_an_image_from_a_program_that_closed_its_lock(both: Runner) -> None:
-    image = str(both.home / "image.sif")
-    both.read("convert", str(give_to(both, make_sandbox(both.folder / "sandbox"))), image)
-    (done,) = unpack(both, image)
+def test_unpack_never_takes_an_image_from_a_program_that_closed_its_lock(runner: Runner) -> None:
+    image = str(runner.home / "image.sif")
+    runner.read("convert", str(give_to(runner, make_sandbox(runner.folder / "sandbox"))), image)
+    (done,) = unpack(runner, image)
     close_all = "; ".join(f"exec {number}>&-" for number in range(3, 10))
     for option in ("--userns", "--underlay", "--writable-tmpfs"):
         script = f"{close_all}; echo ready; read x; ls /bin/sh"
         words = ("exec", "--root-from", "unpack", option, image, "sh", "-c", script)
-        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        process = subprocess.Popen(both.argv(*words), env=both.variables(), cwd=both.home, **pipes)
-        assert process.stdout is not None
+        process = runner.start(*words, pipes="stdin stdout")
         assert process.stdout.readline() == "ready\n"
-        listed = json.loads(both.read("cache", "list", "--json", "--type", "unpacked"))
-        cleaned = json.loads(both.read("cache", "clean", "--node", "--json"))
-        (again,) = unpack(both, "--pull", "always", image)  # another takes its place meanwhile
+        listed = json.loads(runner.read("cache", "list", "--json", "--type", "unpacked"))
+        cleaned = json.loads(runner.read("cache", "clean", "--node", "--json"))
+        (again,) = unpack(runner, "--pull", "always", image)  # another takes its place meanwhile
         said, _ = process.communicate("\n", timeout=30)
         assert ([each["in_use"] for each in listed], cleaned["removed"]) == ([True], []), option
         assert again["root"] == done["root"]
         assert said == "/bin/sh\n", option
-    both.read("cache", "clean", "--node")
-    assert images(both) == []
+    runner.read("cache", "clean", "--node")
+    assert images(runner) == []
 
 
 def test_unpack_refuses_a_file_that_changes_meanwhile(both: Runner, monkeypatch: pytest.MonkeyPatch) -> None:

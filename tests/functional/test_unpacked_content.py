@@ -138,9 +138,7 @@ def test_images_that_nobody_used_for_days_are_dropped(runner: Runner, image: Pat
     assert see_mark(runner, image) == "first"
 
 
-def test_a_file_that_is_changed_while_it_is_unpacked_is_refused(
-    image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_is_changed_while_it_is_unpacked_is_refused(image, tmp_path, monkeypatch):
     from kedge.errors import FileProblem
     from kedge.image.sources import content_digest as image_content
     from kedge.image.unpack import unpack as unpack_here

@@ -67,7 +67,7 @@ def test_settings_hold(home: Runner) -> None:
 
 
 def test_step_of_a_build_is_not_done_again(home: Runner) -> None:
-    done = home.run("build", "out.sif", "Dockerfile", cwd=home.folder / "work")
+    done = home.run("build", "out.sif", "Dockerfile", cwd=home.folder / "project")
     assert done.returncode == 0, done.stderr
     assert "1 step, 1 cached" in done.stdout + done.stderr
 
@@ -78,14 +78,14 @@ def test_job_that_ended_is_known(home: Runner) -> None:
 
 
 def test_recorded_run_runs_again(home: Runner) -> None:
-    done = home.run("rerun", "--anyway", "ended-1.out.record.json", cwd=home.folder / "work")
+    done = home.run("rerun", "--anyway", "ended-1.out.record.json", cwd=home.folder / "project")
     assert (done.returncode, done.stdout) == (0, "from job\n"), done.stderr
 
 
 def test_jobs_that_waited_run(home: Runner) -> None:
     done = home.run("wait", "--site", "local", "3", "4")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert (home.folder / "work/waited.txt").read_text() == "waited\n"
+    assert (home.folder / "project/waited.txt").read_text() == "waited\n"
     (call,) = (home.home / ".local/state/kedge/jobs/calls").iterdir()
     assert (call / "result").exists(), (call / "output").read_text()
 

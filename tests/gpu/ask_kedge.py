@@ -58,7 +58,7 @@ def show(target: Any) -> dict[str, Any]:
 
 def describe_hidden(tables: Any) -> Any:
     """This machine, were /proc/driver hidden, as sandboxes do it: the driver itself must be asked."""
-    from kedge.answers.targets import describe_host
+    from kedge.answers.host_target import describe_host
     from kedge.container.facts import gather_host
     from kedge.system.views import DirectoryView
 

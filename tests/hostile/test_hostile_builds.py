@@ -13,9 +13,9 @@ import pytest
 
 from kedge.base.platform import Platform
 from tests.builders.builds import SHELL, Workshop
-from tests.builders.matrices import each_cell
 from tests.builders.oci_archive import Entry, OciArchive
 from tests.builders.old_kernels import play_refusals
+from tests.builders.rows import each_row
 
 WAYS = ("overlay", "directory")
 
@@ -67,13 +67,6 @@ def test_step_reaches_nothing_of_the_kernel(shop: Workshop) -> None:
     assert shop.exec("out.sif", "sh", "-c", "echo x > /dev/null && echo fine") == "fine\n"
 
 
-def test_step_leaves_no_process(shop: Workshop) -> None:
-    shop.write("Dockerfile", f"{SHELL}RUN (sleep 7171 &) ; (sleep 7171 >/dev/null 2>&1 &) ; echo started\n")
-    shop.build("out.sif", "Dockerfile")
-    running = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
-    assert not any(b"sleep\x007171" in words for words in running)
-
-
 def test_closed_directories_odd_names_and_links_survive(shop: Workshop, way: dict[str, str]) -> None:
     shop.write(
         "Dockerfile",
@@ -97,7 +90,7 @@ UNFIT = (
 
 
 # Both ways write a layer by the same code, which knows of the names; sizes and paths are those of either's reader
-@each_cell("unfit,way", lambda unfit, way: way == "overlay" or unfit in UNFIT[2:], UNFIT, WAYS)
+@each_row("unfit,way", [*((unfit, WAYS[0]) for unfit in UNFIT), *((unfit, WAYS[1]) for unfit in UNFIT[2:])])
 def test_what_a_layer_cannot_hold_is_named_with_its_line(shop: Workshop, unfit: tuple[str, int, str], way: str) -> None:
     command, code, text = unfit
     said = refuse(shop, code, text, f"{SHELL}RUN {command}\n", choose_way(way, shop))
@@ -125,7 +118,7 @@ def test_output_cannot_steer_the_terminal(shop: Workshop) -> None:
 # -- recipes
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "data", "text"),
     [
         ("Dockerfile", SHELL.encode() + b"RUN echo a\0b\n", "binary"),
@@ -134,9 +127,8 @@ def test_output_cannot_steer_the_terminal(shop: Workshop) -> None:
         ("x.def", b"Bootstrap: scratch\n%post\n echo a\0b\n", "binary"),
         ("Dockerfile", SHELL.encode() + b"RUN true " + b"x" * 5_000_000 + b"\n", "at most 65535"),
         ("Dockerfile", SHELL.encode() + b"ENV A=b\n" * 65_000, "65,003 instructions"),
-        pytest.param("Dockerfile", SHELL.encode() + b"ENV A=b\n" * 650_000, "650,003 inst", marks=pytest.mark.long),
     ],
-    ids=["nul", "random", "random-definition", "nul-definition", "long-line", "many-lines", "ten times as many"],
+    ids=["nul", "random", "random-definition", "nul-definition", "long-line", "many-lines"],
 )
 def test_recipes_that_are_none_are_refused_soon(shop: Workshop, name: str, data: bytes, text: str) -> None:
     (shop.context / name).write_bytes(data)
@@ -196,7 +188,7 @@ ATTACKS = ("dots", "link", "whiteout by link", "whiteout by dots")
 
 
 # Overlays and directories are unpacked by code of their own; names with dots are refused before, by what reads the tar
-@each_cell("attack,way", lambda attack, way: way == "overlay" or "link" in attack, ATTACKS, WAYS)
+@each_row("attack,way", [*((each, WAYS[0]) for each in ATTACKS), *((each, WAYS[1]) for each in ATTACKS[1:3])])
 def test_base_cannot_write_or_delete_outside(shop: Workshop, attack: str, way: str) -> None:
     victim = shop.write("outside/victim", "safe").parent
     link = Entry("link", target=str(victim))
@@ -207,11 +199,8 @@ def test_base_cannot_write_or_delete_outside(shop: Workshop, attack: str, way: s
         "whiteout by dots": [Entry("../.wh.images", b"")],
     }
     OciArchive(attacks[attack], {}, Platform.host().architecture).write(shop.context / "base.tar")
-    shop.write(
-        "x.def",
-        "Bootstrap: oci-archive\nFrom: base.tar\n%files\nbusybox /bin/sh\n%post\necho done\n",
-    )
-    done = shop.start("out.sif", "x.def", env=choose_way(way, shop))
+    shop.write("x.def", "Bootstrap: oci-archive\nFrom: base.tar\n%files\nbusybox /bin/sh\n%post\necho done\n")
+    done = shop.start("--force", "out.sif", "x.def", env=choose_way(way, shop))
     assert done.returncode in (0, 21, 22), done.stderr
     assert "bug" not in done.stderr
     assert [path.name for path in victim.iterdir()] == ["victim"]

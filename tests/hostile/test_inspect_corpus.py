@@ -4,11 +4,9 @@
 from __future__ import annotations
 
 import json
-import random
 import time
 from pathlib import Path
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,7 +25,8 @@ from kedge.image.formats.singularityd.inspect_report import (
     select_document,
 )
 from kedge.image.inspect import inspect_path
-from tests.builders.sif import build_sif, fixture_path
+from tests.builders.rows import each_row
+from tests.builders.sif import build_sif
 
 RECORD = SourceRecord("docker", "x", None, Platform("arm64"), 0)
 JSON = st.recursive(
@@ -50,26 +49,7 @@ def inspect_outcome(path: Path) -> str:
     return outcome
 
 
-def test_inspect_flipped_file_systems_give_named_errors(tmp_path: Path) -> None:
-    data = bytearray(fixture_path("busybox_arm64.sif").read_bytes())
-    data[4096 + 585 + 4] = 0  # no metadata object: the files must be read
-    start, end = 45056, 45056 + 794624
-    chance = random.Random(5)
-    path = tmp_path / "bad.sif"
-    outcomes = []
-    for number in range(120):
-        damaged = bytearray(data)
-        # superblock, the tables at the end, and anywhere
-        low, high = [(start, start + 96), (end - 12_000, end - 4096), (start, end)][number % 3]
-        for _ in range(1 + number % 4):
-            damaged[chance.randrange(low, high)] ^= 1 << chance.randrange(8)
-        path.write_bytes(bytes(damaged))
-        outcomes.append(inspect_outcome(path))
-    assert set(outcomes) <= {"ok", "corrupt-image", "hostile-image", "unsupported-format"}
-    assert outcomes.count("corrupt-image") > 10
-
-
-@pytest.mark.parametrize("raw", [b"", b"\xff\xfe", b"[" * 200_000, b'{"data":', b"null", b"7", b'"x"'])
+@each_row("raw", [b"", b"\xff\xfe", b"[" * 200_000, b'{"data":', b"null", b"7", b'"x"'])
 def test_inspect_bad_documents_without_files_are_named(tmp_path: Path, raw: bytes) -> None:
     path = tmp_path / "bad.sif"
     data = build_sif([(DataType.GENERIC_JSON, raw, b"")])
@@ -77,7 +57,7 @@ def test_inspect_bad_documents_without_files_are_named(tmp_path: Path, raw: byte
     assert inspect_outcome(path) in ("corrupt-image", "unsupported-format")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.dictionaries(st.sampled_from(PARTS), JSON, max_size=4))
 def test_inspect_metadata_of_any_shape(attributes: dict[str, object]) -> None:
     raw = json.dumps({"data": {"attributes": attributes}, "type": "container"}).encode()

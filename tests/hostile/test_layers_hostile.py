@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -21,6 +22,8 @@ from kedge.image.layers.overlay_directory import NoOverlayForm, unpack_overlay
 from kedge.image.layers.sandbox import SandboxSink
 from tests.builders import layers as build
 from tests.builders.layers import MemorySink, file, folder, hard_link, layer, names_in, pax, sources, symlink
+from tests.builders.matrices import EVERY
+from tests.builders.rows import each_row
 
 Blocks = Callable[[], bytes]
 
@@ -74,12 +77,12 @@ def judge(tar: bytes, *, compressed: bool = False) -> str:
     return problem.reference
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("kind", KINDS)
 def test_whole_members_of_every_kind_are_accepted(kind: str) -> None:
     assert judge(layer(KINDS[kind]())) == "accepted"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("kind", KINDS)
 def test_truncation_is_reported_at_every_kind_of_block(kind: str) -> None:
     tar = KINDS[kind]()
     for cut in {1, 100, 156, 257, 511, *range(513, len(tar), 61), len(tar) - 1}:
@@ -89,7 +92,7 @@ def test_truncation_is_reported_at_every_kind_of_block(kind: str) -> None:
         assert judge(tar[:cut]) in ("corrupt-image", "accepted"), cut
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("kind", KINDS)
 def test_flipped_bits_in_headers_are_noticed(kind: str) -> None:
     tar = KINDS[kind]()
     for place in range(0, 512, 7):
@@ -98,187 +101,169 @@ def test_flipped_bits_in_headers_are_noticed(kind: str) -> None:
         assert judge(layer(bytes(flipped))) in ("corrupt-image", "hostile-image", "unsupported-format"), place
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_flipped_bits_with_the_checksum_made_right_give_no_traceback(kind: str) -> None:
+@EVERY
+@each_row("kind", KINDS)
+def test_flipped_bits_with_the_checksum_made_right_give_no_traceback(kind: str, is_every: bool) -> None:
     tar = KINDS[kind]()
-    for place in [*range(0, 500, 3), 156]:
+    for place in range(500) if is_every else [*range(len(kind) % 9, 500, 9), 156]:
         for bit in (0x01, 0x80):
             flipped = bytearray(tar)
             flipped[place] ^= bit
             judge(layer(build.seal(bytes(flipped[:512])) + bytes(flipped[512:])))
 
 
-@pytest.mark.parametrize("cut", [0.001, 0.1, 0.5, 0.9, 0.999])
+@each_row("cut", [0.001, 0.1, 0.5, 0.9, 0.999])
 def test_a_truncated_gzip_stream_is_reported(cut: float) -> None:
     blob = build.compress(layer(file("x", bytes(range(256)) * 400)))
     part = blob[: max(1, int(len(blob) * cut))]
     assert judge(part if len(part) > 20 else blob[:-9]) == "corrupt-image"
 
 
-ATTACKS: dict[str, tuple[type[KedgeError], str, Blocks]] = {
-    "dot-dot": (HostileImage, "../evil", lambda: file("../evil", b"x")),
-    "dot-dot-inside": (HostileImage, "a/../../evil", lambda: file("a/../../evil", b"x")),
-    "dot-dot-folder": (HostileImage, "..", lambda: folder("..")),
-    "dot-dot-end": (HostileImage, "a/../..", lambda: folder("a/../..")),
-    "dot-dot-absolute": (HostileImage, "/../evil", lambda: file("/../evil", b"x")),
-    "dot-dot-by-pax": (HostileImage, "../evil", lambda: pax({b"path": b"../evil"}) + file("x")),
-    "dot-dot-by-long-name": (HostileImage, "../evil", lambda: build.long_name(b"../evil") + file("x")),
-    "dot-dot-by-prefix": (HostileImage, "../evil", lambda: build.header(b"evil", fields={345: b".."})),
-    "dot-dot-by-global": (HostileImage, "../evil", lambda: pax({b"path": b"../evil"}, b"g") + file("x")),
+# What is refused, as what: words of the message, and the blocks
+ESCAPES_AND_BOMBS: dict[str, tuple[str, Blocks]] = {
+    "dot-dot": ("../evil", lambda: file("../evil", b"x")),
+    "dot-dot-inside": ("a/../../evil", lambda: file("a/../../evil", b"x")),
+    "dot-dot-folder": ("..", lambda: folder("..")),
+    "dot-dot-end": ("a/../..", lambda: folder("a/../..")),
+    "dot-dot-absolute": ("/../evil", lambda: file("/../evil", b"x")),
+    "dot-dot-by-pax": ("../evil", lambda: pax({b"path": b"../evil"}) + file("x")),
+    "dot-dot-by-long-name": ("../evil", lambda: build.long_name(b"../evil") + file("x")),
+    "dot-dot-by-prefix": ("../evil", lambda: build.header(b"evil", fields={345: b".."})),
+    "dot-dot-by-global": ("../evil", lambda: pax({b"path": b"../evil"}, b"g") + file("x")),
     "dot-dot-by-sparse-name": (
-        HostileImage,
         "../evil",
         lambda: pax({b"GNU.sparse.name": b"../evil", b"GNU.sparse.size": b"0"}) + file("x"),
     ),
-    "dot-dot-whiteout": (HostileImage, "../.wh.evil", lambda: file("../.wh.evil")),
-    "hard-link-out": (HostileImage, "../../etc/shadow", lambda: hard_link("x", "../../etc/shadow")),
-    "hard-link-out-by-pax": (HostileImage, "../x", lambda: pax({b"linkpath": b"../x"}) + hard_link("x", "y")),
-    "hard-link-to-host": (CorruptImage, "etc/shadow", lambda: hard_link("x", "/etc/shadow")),
-    "hard-link-to-itself": (CorruptImage, "x", lambda: hard_link("x", "x")),
-    "hard-link-circle": (CorruptImage, "b", lambda: hard_link("a", "b") + hard_link("b", "a")),
-    "hard-link-to-folder": (CorruptImage, "d", lambda: folder("d") + hard_link("x", "d")),
-    "hard-link-through-link": (CorruptImage, "l/x", lambda: symlink("l", "..") + hard_link("y", "l/x")),
-    "through-link-up": (HostileImage, "l/x", lambda: symlink("l", "..") + file("l/x")),
-    "through-link-far-up": (HostileImage, "d/l/x", lambda: symlink("d/l", "../../../tmp") + file("d/l/x")),
-    "through-absolute-link": (HostileImage, "l/x", lambda: symlink("l", "/tmp/../..") + file("l/x")),
-    "through-nowhere-up": (HostileImage, "l/x", lambda: symlink("l", "no/../../tmp") + file("l/x")),
-    "through-two-links": (HostileImage, "m/x", lambda: symlink("l", "..") + symlink("m", "l") + file("m/x")),
-    "through-circle": (HostileImage, "l/x", lambda: symlink("l", "m") + symlink("m", "l") + file("l/x")),
-    "through-itself": (HostileImage, "l/x", lambda: symlink("l", "l") + file("l/x")),
-    "through-growing-link": (HostileImage, "l/x", lambda: symlink("l", "l/" * 1000) + file("l/x")),
-    "through-link-to-file": (HostileImage, "l/x", lambda: symlink("l", "below") + file("l/x")),
-    "long-name": (HostileImage, "10000 bytes", lambda: file("n" * 10_000)),
-    "long-path": (HostileImage, "longer than 4096", lambda: file("n/" * 5000 + "x")),
-    "long-component": (HostileImage, "more than 255", lambda: file("n" * 256)),
-    "long-symlink": (HostileImage, "9000 bytes", lambda: symlink("x", "t" * 9000)),
-    "long-hard-link": (HostileImage, "longer than 4096", lambda: hard_link("x", "t" * 9000)),
-    "deep-by-links": (
-        HostileImage,
-        "levels deep",
-        lambda: symlink("l", "d/" * 1100) + symlink("l/m", "d/" * 1100) + file("l/m/x"),
-    ),
+    "dot-dot-whiteout": ("../.wh.evil", lambda: file("../.wh.evil")),
+    "hard-link-out": ("../../etc/shadow", lambda: hard_link("x", "../../etc/shadow")),
+    "hard-link-out-by-pax": ("../x", lambda: pax({b"linkpath": b"../x"}) + hard_link("x", "y")),
+    "through-link-up": ("l/x", lambda: symlink("l", "..") + file("l/x")),
+    "through-link-far-up": ("d/l/x", lambda: symlink("d/l", "../../../tmp") + file("d/l/x")),
+    "through-absolute-link": ("l/x", lambda: symlink("l", "/tmp/../..") + file("l/x")),
+    "through-nowhere-up": ("l/x", lambda: symlink("l", "no/../../tmp") + file("l/x")),
+    "through-two-links": ("m/x", lambda: symlink("l", "..") + symlink("m", "l") + file("m/x")),
+    "through-circle": ("l/x", lambda: symlink("l", "m") + symlink("m", "l") + file("l/x")),
+    "through-itself": ("l/x", lambda: symlink("l", "l") + file("l/x")),
+    "through-growing-link": ("l/x", lambda: symlink("l", "l/" * 1000) + file("l/x")),
+    "through-link-to-file": ("l/x", lambda: symlink("l", "below") + file("l/x")),
+    "long-name": ("10000 bytes", lambda: file("n" * 10_000)),
+    "long-path": ("longer than 4096", lambda: file("n/" * 5000 + "x")),
+    "long-component": ("more than 255", lambda: file("n" * 256)),
+    "long-symlink": ("9000 bytes", lambda: symlink("x", "t" * 9000)),
+    "long-hard-link": ("longer than 4096", lambda: hard_link("x", "t" * 9000)),
+    "deep-by-links": ("levels deep", lambda: symlink("l", "d/" * 1100) + symlink("l/m", "d/" * 1100) + file("l/m/x")),
     "many-folders-by-links": (
-        HostileImage,
         "entries",
         lambda: b"".join(symlink(f"l{n}", f"{n}/" + "d/" * 1000) + file(f"l{n}/x") for n in range(20)),
     ),
-    "nul-in-name": (CorruptImage, "NUL", lambda: pax({b"path": b"a\0b"}) + file("x")),
-    "huge-pax": (HostileImage, "extended header of", lambda: build.header(b"h", b"x", size=1 << 30)),
-    "huge-long-name": (HostileImage, "extended header of", lambda: build.header(b"h", b"L", size=1 << 30)),
-    "huge-size": (CorruptImage, "too early", lambda: build.header(b"x", size=0o77777777777)),
-    "huge-size-base-256": (CorruptImage, "bytes", lambda: build.header(b"x", fields={124: b"\x80" + b"\xff" * 11})),
-    "negative-size": (CorruptImage, "a file of -1 bytes", lambda: build.header(b"x", fields={124: b"\xff" * 12})),
-    "negative-owner": (CorruptImage, "user or group", lambda: build.header(b"x", fields={108: b"\xff" * 8})),
+    "huge-pax": ("extended header of", lambda: build.header(b"h", b"x", size=1 << 30)),
+    "huge-long-name": ("extended header of", lambda: build.header(b"h", b"L", size=1 << 30)),
     "sparse-bomb": (
-        HostileImage,
         "expand",
         lambda: pax({b"GNU.sparse.size": b"4611686018427387904", b"GNU.sparse.map": b"0,0"}) + file("x"),
     ),
     "sparse-bombs": (
-        HostileImage,
         "expand",
         lambda: b"".join(
             pax({b"GNU.sparse.size": b"9000000", b"GNU.sparse.map": b"0,0"}) + file(f"x{index}") for index in range(99)
         ),
     ),
     "old-sparse-bomb": (
-        HostileImage,
         "expand",
         lambda: build.header(b"x", b"S", fields={257: b"ustar  \0", 483: b"\x80" + bytes(4) + b"\x10" + bytes(6)}),
     ),
+    "many-entries": ("entries", lambda: b"".join(file(f"{index}") for index in range(10_001))),
+    "many-implied-folders": ("entries", lambda: b"".join(file(f"{index}/" + "d/" * 200 + "x") for index in range(60))),
+    "many-headers": ("entries", lambda: pax({b"path": b"x"}) * 10_001 + file("x")),
+    "root-file": ("root of the image", lambda: file("./")),
+    "root-symlink": ("root of the image", lambda: symlink("./", "/etc")),
+    "terminal-escape": (r"\\x1b", lambda: file("../\x1b[31mred\n")),
+}
+BROKEN: dict[str, tuple[str, Blocks]] = {
+    "hard-link-to-host": ("etc/shadow", lambda: hard_link("x", "/etc/shadow")),
+    "hard-link-to-itself": ("x", lambda: hard_link("x", "x")),
+    "hard-link-circle": ("b", lambda: hard_link("a", "b") + hard_link("b", "a")),
+    "hard-link-to-folder": ("d", lambda: folder("d") + hard_link("x", "d")),
+    "hard-link-through-link": ("l/x", lambda: symlink("l", "..") + hard_link("y", "l/x")),
+    "nul-in-name": ("NUL", lambda: pax({b"path": b"a\0b"}) + file("x")),
+    "huge-size": ("too early", lambda: build.header(b"x", size=0o77777777777)),
+    "huge-size-base-256": ("bytes", lambda: build.header(b"x", fields={124: b"\x80" + b"\xff" * 11})),
+    "negative-size": ("a file of -1 bytes", lambda: build.header(b"x", fields={124: b"\xff" * 12})),
+    "negative-owner": ("user or group", lambda: build.header(b"x", fields={108: b"\xff" * 8})),
     "sparse-overlap": (
-        CorruptImage,
         "does not fit",
         lambda: pax({b"GNU.sparse.size": b"20", b"GNU.sparse.map": b"0,5,3,5"}) + file("x", b"0" * 10),
     ),
     "sparse-map-without-end": (
-        CorruptImage,
         "sparse map",
         lambda: pax({b"GNU.sparse.major": b"1", b"GNU.sparse.realsize": b"9"}) + file("x", b"9" * 2_000_000),
     ),
     "sparse-many-pieces": (
-        CorruptImage,
         "sparse map",
         lambda: pax({b"GNU.sparse.major": b"1", b"GNU.sparse.realsize": b"9"}) + file("x", b"99999999\n" * 1000),
     ),
-    "many-entries": (HostileImage, "entries", lambda: b"".join(file(f"{index}") for index in range(10_001))),
-    "many-implied-folders": (
-        HostileImage,
-        "entries",
-        lambda: b"".join(file(f"{index}/" + "d/" * 200 + "x") for index in range(60)),
-    ),
     "many-globals": (
-        CorruptImage,
         "global PAX",
         lambda: b"".join(pax({b"SCHILY.xattr.user.%d" % n: bytes(60_000)}, b"g") for n in range(20)) + file("x"),
     ),
-    "many-headers": (
-        HostileImage,
-        "entries",
-        lambda: pax({b"path": b"x"}) * 10_001 + file("x"),
-    ),
-    "dump-folder": (UnsupportedFormat, "'D'", lambda: build.entry("x", b"D")),
-    "volume-label": (UnsupportedFormat, "'V'", lambda: build.entry("x", b"V")),
-    "multi-volume": (UnsupportedFormat, "'M'", lambda: build.entry("x", b"M")),
-    "unknown-type": (UnsupportedFormat, "'?'", lambda: build.entry("x", b"?")),
-    "root-file": (HostileImage, "root of the image", lambda: file("./")),
-    "root-symlink": (HostileImage, "root of the image", lambda: symlink("./", "/etc")),
-    "garbage": (CorruptImage, "checksum", lambda: b"\x7fELF" + bytes(range(256)) * 4),
-    "zip-archive": (CorruptImage, "checksum", lambda: (b"PK\x03\x04" + b"zip" * 200)[:512]),
-    "terminal-escape": (HostileImage, r"\\x1b", lambda: file("../\x1b[31mred\n")),
-    "bad-octal": (CorruptImage, "octal", lambda: build.header(b"x", fields={124: b"0000000009x\0"})),
-    "python-number": (CorruptImage, "octal", lambda: build.header(b"x", fields={124: b"0_0_0_0_0_0\0"})),
+    "garbage": ("checksum", lambda: b"\x7fELF" + bytes(range(256)) * 4),
+    "zip-archive": ("checksum", lambda: (b"PK\x03\x04" + b"zip" * 200)[:512]),
+    "bad-octal": ("octal", lambda: build.header(b"x", fields={124: b"0000000009x\0"})),
+    "python-number": ("octal", lambda: build.header(b"x", fields={124: b"0_0_0_0_0_0\0"})),
+}
+UNKNOWN: dict[str, tuple[str, Blocks]] = {
+    "dump-folder": ("'D'", lambda: build.entry("x", b"D")),
+    "volume-label": ("'V'", lambda: build.entry("x", b"V")),
+    "multi-volume": ("'M'", lambda: build.entry("x", b"M")),
+    "unknown-type": ("'?'", lambda: build.entry("x", b"?")),
+}
+ATTACKS: dict[str, tuple[type[KedgeError], str, Blocks]] = {
+    **{name: (HostileImage, *row) for name, row in ESCAPES_AND_BOMBS.items()},
+    **{name: (CorruptImage, *row) for name, row in BROKEN.items()},
+    **{name: (UnsupportedFormat, *row) for name, row in UNKNOWN.items()},
 }
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
-@pytest.mark.parametrize("compressed", [False, True])
-def test_attacks_are_refused_by_name(attack: str, compressed: bool) -> None:
+LIMITS = FlattenOptions(free_expansion=64 << 20, maximum_entries=10_000)
+
+
+@each_row("attack", ATTACKS)
+def test_attacks_are_refused_by_name_and_leave_nothing_on_disk(tmp_path: Path, attack: str) -> None:
     kind, text, blocks = ATTACKS[attack]
-    options = FlattenOptions(free_expansion=64 << 20, maximum_entries=10_000)
-    lower = layer(file("below", b"b"))
-    with pytest.raises(kind) as caught:
-        flatten(sources(lower, layer(blocks()), compressed=compressed), MemorySink(), options)
+    place = tmp_path / "inner"
+    place.mkdir(exist_ok=True)
+    tar, lower = layer(blocks()), layer(file("below", b"b"))
+    with pytest.raises(kind) as caught, SandboxSink(place / "box") as sink:
+        sink.finish(flatten(sources(lower, tar), sink, LIMITS))
     assert text.replace("\\\\", "\\") in caught.value.message
     assert "layer1" in caught.value.message
+    assert (names_in(place), names_in(tmp_path)) == ([], ["inner"])
+    with pytest.raises(kind, match=re.escape(text.replace("\\\\", "\\"))):
+        flatten(sources(lower, tar, compressed=True), MemorySink(), LIMITS)
     assert not [thread for thread in threading.enumerate() if thread.name == "kedge-inflate"]
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
-def test_attacks_leave_nothing_on_disk(attack: str, tmp_path: Path) -> None:
-    place = tmp_path / "inner"
-    place.mkdir()
-    options = FlattenOptions(free_expansion=64 << 20, maximum_entries=10_000)
-    with pytest.raises(KedgeError), SandboxSink(place / "box") as sink:
-        sink.finish(flatten(sources(layer(file("below", b"b")), layer(ATTACKS[attack][2]())), sink, options))
-    assert names_in(place) == []
-    assert names_in(tmp_path) == ["inner"]
-
-
-@pytest.mark.parametrize("attack", ATTACKS)
-def test_attacks_leave_nothing_in_an_overlay_or_a_plain_directory(attack: str, tmp_path: Path) -> None:
+@each_row("attack", ATTACKS)
+def test_attacks_leave_nothing_in_an_overlay_or_a_plain_directory(tmp_path: Path, attack: str) -> None:
     """Below a step of a build there is an image; its layer is trusted as little as the image's."""
     root = tmp_path / "inner" / "root"
-    root.mkdir(parents=True)
+    root.mkdir(parents=True, exist_ok=True)
     (root / "below").write_text("b")
-    options = FlattenOptions(free_expansion=64 << 20, maximum_entries=10_000)
-    layers = sources(layer(ATTACKS[attack][2]()))
+    (low,) = sources(layer(ATTACKS[attack][2]()))
     with pytest.raises((KedgeError, NoOverlayForm)):
-        unpack_overlay(layers[0], tmp_path / "inner" / "layer", options)
+        unpack_overlay(low, tmp_path / "inner" / "layer", LIMITS)
     with pytest.raises(KedgeError):
-        apply_layer(root, layers[0], options)
-    assert names_in(tmp_path / "inner") == ["root"]
-    assert names_in(tmp_path) == ["inner"]
-    assert names_in(root) == ["below"]
+        apply_layer(root, low, LIMITS)
+    assert (names_in(tmp_path), names_in(tmp_path / "inner"), names_in(root)) == (["inner"], ["root"], ["below"])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.binary(max_size=3000))
 def test_random_bytes_give_an_error_or_an_empty_tree(data: bytes) -> None:
     assert judge(data) in ("corrupt-image", "hostile-image", "unsupported-format", "accepted")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_random_damage_gives_an_error_or_a_tree(data: st.DataObject) -> None:
     tar = bytearray(layer(*(KINDS[kind]() for kind in data.draw(st.lists(st.sampled_from(list(KINDS)), min_size=1)))))
@@ -290,9 +275,9 @@ def test_random_damage_gives_an_error_or_a_tree(data: st.DataObject) -> None:
     judge(bytes(tar))
 
 
-@pytest.mark.parametrize("through", ["hard link", "parent", "whiteout"])
+@each_row("through", ["hard link", "parent", "whiteout"])
 def test_names_through_endless_links_stop_in_bounded_time(through: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(assemble, "_MAXIMUM_FOLLOWED", 500_000)  # the real limit takes ten seconds
+    monkeypatch.setattr(assemble, "_MAXIMUM_FOLLOWED", 100_000)  # the real limit takes ten seconds
     links = [symlink(f"l{number}", "a/../" * 800 + f"l{number + 1}") for number in range(39)]
     low = layer(folder("a"), folder("l39"), file("l39/f"), *links)
     make = {

@@ -17,6 +17,7 @@ from kedge.image.formats.oci.layout import OciLayout
 from kedge.image.formats.oci.open_stored import TarArchive, open_images
 from kedge.image.formats.oci.writer import write_docker_archive, write_layout, write_oci_archive
 from tests.builders.oci_images import make_image, make_tar, read_layers
+from tests.builders.rows import each_row
 
 IMAGE = make_image([{"a": b"1" * 700}, {"b": b"2"}], tag="x:1")
 
@@ -63,6 +64,12 @@ def test_archive_with_flipped_bytes_never_escapes_with_another_error(tmp_path: P
             continue
 
 
+def saved(config: object, layers: object, **files: bytes) -> bytes:
+    """An archive of `docker save` with this in its manifest."""
+    return make_tar({"manifest.json": json.dumps([{"Config": config, "Layers": layers}]).encode(), **files})
+
+
+ZEROS = "0" * 64
 BAD_TARS = {
     "size beyond the end": header("index.json", size=1 << 40),
     "huge pax header": header("x", b"x", 2 << 20) + bytes(2 << 20),
@@ -88,29 +95,19 @@ BAD_TARS = {
     "manifest is an object": make_tar({"manifest.json": b"{}"}),
     "manifest is empty": make_tar({"manifest.json": b"[]"}),
     "manifest of numbers": make_tar({"manifest.json": b"[1,2]"}),
-    "config missing": make_tar({"manifest.json": json.dumps([{"Config": "x", "Layers": []}]).encode()}),
-    "config is a number": make_tar({"manifest.json": json.dumps([{"Config": 1, "Layers": []}]).encode()}),
-    "layers is text": make_tar({"manifest.json": json.dumps([{"Config": "x", "Layers": "ab"}]).encode()}),
-    "layers of numbers": make_tar({"manifest.json": json.dumps([{"Config": "x", "Layers": [1]}]).encode()}),
-    "too many layers": make_tar({"manifest.json": json.dumps([{"Config": "x", "Layers": ["a"] * 5000}]).encode()}),
-    "layer missing": make_tar(
-        {
-            "manifest.json": json.dumps([{"Config": "c", "Layers": ["l"]}]).encode(),
-            "c": json.dumps({"rootfs": {"diff_ids": ["sha256:" + "0" * 64]}}).encode(),
-        }
-    ),
-    "layer count differs": make_tar(
-        {"manifest.json": json.dumps([{"Config": "c", "Layers": ["l", "m"]}]).encode(), "c": b"{}"}
-    ),
+    "config missing": saved("x", []),
+    "config is a number": saved(1, []),
+    "layers is text": saved("x", "ab"),
+    "layers of numbers": saved("x", [1]),
+    "too many layers": saved("x", ["a"] * 5000),
+    "layer missing": saved("c", ["l"], c=json.dumps({"rootfs": {"diff_ids": [f"sha256:{ZEROS}"]}}).encode()),
+    "layer count differs": saved("c", ["l", "m"], c=b"{}"),
     "repositories is a list": make_tar({"repositories": b"[]"}),
     "repositories of numbers": make_tar({"repositories": b'{"a": 1}'}),
     "repositories leads out": make_tar({"repositories": b'{"a": {"1": "../../etc"}}'}),
     "repositories layer absent": make_tar({"repositories": json.dumps({"a": {"1": "0" * 64}}).encode()}),
     "parents in a circle": make_tar(
-        {
-            "repositories": json.dumps({"a": {"1": "0" * 64}}).encode(),
-            "0" * 64 + "/json": json.dumps({"parent": "0" * 64}).encode(),
-        }
+        {"repositories": b'{"a": {"1": "%s"}}' % ZEROS.encode(), f"{ZEROS}/json": b'{"parent": "%s"}' % ZEROS.encode()}
     ),
     "index is a manifest list of text": make_tar({"index.json": b'{"manifests": ["a"]}'}),
     "index is empty": make_tar({"index.json": b'{"manifests": []}'}),
@@ -123,7 +120,7 @@ BAD_TARS = {
 }
 
 
-@pytest.mark.parametrize("data", BAD_TARS.values(), ids=BAD_TARS.keys())
+@each_row("data", BAD_TARS.values(), ids=BAD_TARS.keys())
 def test_archive_hostile_content_gives_named_error(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "a.tar").write_bytes(data)
     with pytest.raises(KedgeError) as caught:
@@ -157,21 +154,17 @@ def test_archive_member_cut_off_later_is_noticed(tmp_path: Path) -> None:
     archive.close()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "index",
     [
-        "",
-        "[]",
-        "{}",
-        '{"manifests": 1}',
-        '{"manifests": [{}]}',
-        '{"layers": [], "config": {}}',
-        "[" * 100_000,
+        *("", "[]", "{}", '{"manifests": 1}', '{"manifests": [{}]}', '{"layers": [], "config": {}}'),
+        "[" * 9**5,
         "\ud800",
     ],
 )
 def test_layout_index_of_any_wrong_shape_gives_named_error(tmp_path: Path, index: str) -> None:
-    write_layout(tmp_path / "layout", [IMAGE])
+    if not (tmp_path / "layout").exists():
+        write_layout(tmp_path / "layout", [IMAGE])
     (tmp_path / "layout/index.json").write_text(index, errors="surrogatepass")
     with pytest.raises(KedgeError):
         OciLayout.open(tmp_path / "layout").image()

@@ -19,21 +19,14 @@ from kedge.base.platform import Platform
 from tests.builders import layers as build
 from tests.builders.busybox import read_busybox
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox
-from tests.builders.matrices import each_cell
 from tests.fakes.registry import FakeRegistry
 
 HONEST, POISON = b"these are the honest bytes", b"these are the poison bytes"
 
 
 @pytest.fixture
-def runner(role: str) -> Iterator[Runner]:
-    yield from each_role(role)
-
-
-@pytest.fixture(params=["user", pytest.param("root", marks=pytest.mark.long)])
-def role(request: pytest.FixtureRequest) -> str:
-    """A user; root, whom no mode of a file stops, has its turn at the delivery itself."""
-    return str(request.param)
+def runner(request: pytest.FixtureRequest) -> Iterator[Runner]:
+    yield from each_role(getattr(request, "param", "user"), is_warm=True)
 
 
 @pytest.fixture
@@ -91,7 +84,10 @@ def poison(runner: Runner, hostile: str, victim: Path, old: bytes = HONEST, new:
 MODES = ((), ("--link-mode", "hardlink"), ("--link-mode", "copy"))
 
 
-@each_cell("role,words", lambda role, words: role == "user" or words == MODES[1], ("user", "root"), MODES)
+# Root, whom no mode of a file stops, has its turn where the file is the cache's own
+@pytest.mark.parametrize(
+    ("runner", "words"), [*(("user", words) for words in MODES), ("root", MODES[1])], indirect=["runner"]
+)
 def test_a_poisoned_delivery_is_never_delivered_again(
     runner: Runner, hostile: str, reference: str, words: tuple[str, ...]
 ) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import traceback
 import tracemalloc
@@ -22,6 +23,7 @@ from kedge.errors import (
 )
 from kedge.image.registry.client import RegistryClient
 from tests.builders.registry_access import Waits, make_access
+from tests.builders.rows import each_row
 from tests.fakes.http_server import Reply
 from tests.fakes.registry import FakeRegistry, Policy
 
@@ -48,45 +50,43 @@ def first_layer(client: RegistryClient) -> Descriptor:
     return manifest.layers[0]
 
 
-MANIFESTS: dict[str, tuple[Reply, type[KedgeError]]] = {
-    "html": (
-        Reply(200, b"<!DOCTYPE html><title>Sign in</title>", {"Content-Type": "text/html"}),
-        RegistryProtocolError,
-    ),
-    "html as json": (Reply(200, b"\n <html></html>", {"Content-Type": "application/json"}), RegistryProtocolError),
-    "html 503": (Reply(503, b"<html>proxy error</html>", {"Content-Type": "text/html"}), NetworkFailed),
-    "html 407": (Reply(403, b"<html>blocked by policy</html>", {"Content-Type": "text/html"}), RegistryProtocolError),
-    "empty": (Reply(200, b""), CorruptImage),
-    "not json": (Reply(200, b"\x00\x01\x02"), CorruptImage),
-    "list": (Reply(200, b"[]"), CorruptImage),
-    "deep": (Reply(200, b"[" * 200_000), CorruptImage),
-    "no layers": (Reply(200, b'{"schemaVersion":2}'), CorruptImage),
-    "huge": (Reply(200, b" " * (MAXIMUM_MANIFEST + 1)), RegistryProtocolError),
-    "huge by header": (Reply(200, b"{}", {"Content-Length": str(1 << 40)}), RegistryProtocolError),
-    "204": (Reply(204), RegistryProtocolError),
-    "302 without location": (Reply(302), RegistryProtocolError),
-    "418": (Reply(418, b"teapot"), RegistryProtocolError),
-    "401 without challenge": (Reply(401, b"no"), AuthenticationFailed),
-    "401 with junk": (Reply(401, b"no", {"WWW-Authenticate": '=,"",Bearer ,,realm'}), AuthenticationFailed),
-    "401 with odd realm": (
-        Reply(401, b"", {"WWW-Authenticate": 'Bearer realm="file:///etc/passwd"'}),
-        RegistryProtocolError,
-    ),
-    "401 with broken realm": (
-        Reply(401, b"", {"WWW-Authenticate": 'Bearer realm="http://[::"'}),
-        RegistryProtocolError,
-    ),
-    "error body of 1 MB": (Reply(404, b'{"errors":[' + b'{"code":"X"},' * 80_000 + b"{}]}"), KedgeError),
-    "wrong digest header": (
-        Reply(200, b'{"schemaVersion":2}', {"Docker-Content-Digest": str(Digest.of(b"other"))}),
-        DigestMismatch,
-    ),
+MANIFESTS: dict[type[KedgeError], dict[str, Reply]] = {
+    RegistryProtocolError: {
+        "html": Reply(200, b"<!DOCTYPE html><title>Sign in</title>", {"Content-Type": "text/html"}),
+        "html as json": Reply(200, b"\n <html></html>", {"Content-Type": "application/json"}),
+        "html 407": Reply(403, b"<html>blocked by policy</html>", {"Content-Type": "text/html"}),
+        "huge": Reply(200, b" " * (MAXIMUM_MANIFEST + 1)),
+        "huge by header": Reply(200, b"{}", {"Content-Length": str(1 << 40)}),
+        "204": Reply(204),
+        "302 without location": Reply(302),
+        "418": Reply(418, b"teapot"),
+        "401 with odd realm": Reply(401, b"", {"WWW-Authenticate": 'Bearer realm="file:///etc/passwd"'}),
+        "401 with broken realm": Reply(401, b"", {"WWW-Authenticate": 'Bearer realm="http://[::"'}),
+    },
+    NetworkFailed: {"html 503": Reply(503, b"<html>proxy error</html>", {"Content-Type": "text/html"})},
+    CorruptImage: {
+        "empty": Reply(200, b""),
+        "not json": Reply(200, b"\x00\x01\x02"),
+        "list": Reply(200, b"[]"),
+        "deep": Reply(200, b"[" * 200_000),
+        "no layers": Reply(200, b'{"schemaVersion":2}'),
+    },
+    AuthenticationFailed: {
+        "401 without challenge": Reply(401, b"no"),
+        "401 with junk": Reply(401, b"no", {"WWW-Authenticate": '=,"",Bearer ,,realm'}),
+    },
+    KedgeError: {"error body of 1 MB": Reply(404, b'{"errors":[' + b'{"code":"X"},' * 80_000 + b"{}]}")},
+    DigestMismatch: {
+        "wrong digest header": Reply(200, b'{"schemaVersion":2}', {"Docker-Content-Digest": str(Digest.of(b"other"))})
+    },
 }
 
 
-@pytest.mark.parametrize("name", MANIFESTS)
-def test_hostile_manifest_answer_is_a_named_error(tmp_path: Path, name: str) -> None:
-    reply, kind = MANIFESTS[name]
+@each_row("kind,name,reply", [(kind, *row) for kind, rows in MANIFESTS.items() for row in rows.items()])
+def test_hostile_manifest_answer_is_a_named_error(
+    tmp_path: Path, kind: type[KedgeError], name: str, reply: Reply
+) -> None:
+    del name
     with open_registry() as registry:
         client = client_of(registry, tmp_path)
         client.head_manifest("team/app", "1.0")
@@ -103,30 +103,32 @@ def test_hostile_manifest_of_another_digest_is_refused(tmp_path: Path) -> None:
             client_of(registry, tmp_path).get_manifest("team/app", str(wanted))
 
 
-BLOBS: dict[str, tuple[dict[str, object], type[KedgeError]]] = {
-    "short": ({"cut_at": 1000}, NetworkFailed),
-    "short and unframed": ({"cut_at": 1000, "unframed": True}, NetworkFailed),
-    "reset": ({"cut_at": 1000, "reset": True}, NetworkFailed),
-    "length too small": ({"length": 1000}, DigestMismatch),
-    "length too large": ({"length": len(LAYER) + 5}, DigestMismatch),
-    "more than promised": ({"reply": Reply(200, LAYER + b"x"), "unframed": True}, DigestMismatch),
-    "nothing": ({"reply": Reply(200, b"")}, DigestMismatch),
-    "corrupt": ({"corrupt_at": 5}, DigestMismatch),
-    "206 unasked": (
-        {"reply": Reply(206, LAYER, {"Content-Range": f"bytes 0-{len(LAYER) - 1}/{len(LAYER)}"})},
-        RegistryProtocolError,
-    ),
-    "gone": ({"reply": Reply(404)}, KedgeError),
-    "redirected to a strange scheme": (
-        {"reply": Reply(307, headers={"Location": "gopher://x/"})},
-        RegistryProtocolError,
-    ),
+BLOBS: dict[type[KedgeError], dict[str, dict[str, object]]] = {
+    NetworkFailed: {
+        "short": {"cut_at": 1000},
+        "short and unframed": {"cut_at": 1000, "unframed": True},
+        "reset": {"cut_at": 1000, "reset": True},
+    },
+    DigestMismatch: {
+        "length too small": {"length": 1000},
+        "length too large": {"length": len(LAYER) + 5},
+        "more than promised": {"reply": Reply(200, LAYER + b"x"), "unframed": True},
+        "nothing": {"reply": Reply(200, b"")},
+        "corrupt": {"corrupt_at": 5},
+    },
+    RegistryProtocolError: {
+        "206 unasked": {"reply": Reply(206, LAYER, {"Content-Range": f"bytes 0-{len(LAYER) - 1}/{len(LAYER)}"})},
+        "redirected to a strange scheme": {"reply": Reply(307, headers={"Location": "gopher://x/"})},
+    },
+    KedgeError: {"gone": {"reply": Reply(404)}},
 }
 
 
-@pytest.mark.parametrize("name", BLOBS)
-def test_hostile_blob_is_a_named_error(tmp_path: Path, name: str) -> None:
-    fault, kind = BLOBS[name]
+@each_row("kind,name,fault", [(kind, *row) for kind, rows in BLOBS.items() for row in rows.items()])
+def test_hostile_blob_is_a_named_error(
+    tmp_path: Path, kind: type[KedgeError], name: str, fault: dict[str, object]
+) -> None:
+    del name
     with open_registry() as registry:
         client = client_of(registry, tmp_path)
         layer = first_layer(client)
@@ -154,7 +156,7 @@ def test_hostile_server_that_stalls_is_left(tmp_path: Path) -> None:
             RegistryClient(registry.host, Access(HttpTransport(options))).get_manifest("team/app", "1.0")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "answer",
     [
         b"",
@@ -182,7 +184,7 @@ def test_hostile_token_that_is_never_accepted_ends(tmp_path: Path) -> None:
         assert len(registry.server.log) < 10
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"5", b'{"tags": 5}', b'{"tags": {"a": 1}}', b"<html>", b"[" * 100_000])
+@each_row("body", [b"", b"[]", b"5", b'{"tags": 5}', b'{"tags": {"a": 1}}', b"<html>", b"[" * 100_000])
 def test_hostile_tag_list_is_a_named_error(tmp_path: Path, body: bytes) -> None:
     with open_registry() as registry:
         registry.server.fail("tags/list", times=9, reply=Reply(200, body))
@@ -190,14 +192,12 @@ def test_hostile_tag_list_is_a_named_error(tmp_path: Path, body: bytes) -> None:
             list(client_of(registry, tmp_path).list_tags("team/app"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "location",
     ["", "http://", "ftp://elsewhere/x", "//", "http://127.0.0.1:1/upload"],
     ids=["none", "bare", "ftp", "slashes", "dead"],
 )
 def test_hostile_upload_location_is_a_named_error(tmp_path: Path, location: str) -> None:
-    import io
-
     with open_registry(Policy(auth="basic", users={"user": PASSWORD})) as registry:
         client = client_of(registry, tmp_path, LOGIN, retries=0)
         first_layer(client)
@@ -207,8 +207,6 @@ def test_hostile_upload_location_is_a_named_error(tmp_path: Path, location: str)
 
 
 def test_hostile_upload_elsewhere_gets_no_login(tmp_path: Path) -> None:
-    import io
-
     with open_registry() as other, open_registry(Policy(auth="basic", users={"user": PASSWORD})) as registry:
         client = client_of(registry, tmp_path, LOGIN)
         first_layer(client)
@@ -234,8 +232,8 @@ def test_hostile_stream_needs_little_memory(tmp_path: Path) -> None:
         assert peak < 4 << 20
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 429, 500])
-@pytest.mark.parametrize("auth", ["basic", "bearer"])
+@each_row("status", [400, 401, 403, 404, 429, 500])
+@each_row("auth", ["basic", "bearer"])
 def test_hostile_echo_never_shows_a_secret(tmp_path: Path, status: int, auth: str) -> None:
     """The registry repeats every header in its error; no message, context, hint, note or traceback may."""
     waits = Waits()

@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Images that mean harm, run for real as a user and as root: what lies outside of them is neither read nor changed.
+"""Images that mean harm, run for real: what lies outside of them is neither read nor changed.
 
 A canary lies on the host where no bind leads. After every start it must be as it was, and no output may hold its text.
+As an ordinary user; as root, too, where root mounts or the kernel decides otherwise.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,8 +23,9 @@ from kedge.system.confined_paths import remove_tree
 from tests.builders.busybox import read_busybox
 from tests.builders.containers import APPLETS, Runner, each_role, give_to, make_sandbox
 from tests.builders.images import MACHINE
-from tests.builders.matrices import EVERY, each_cell
+from tests.builders.matrices import EVERY
 from tests.builders.oci_archive import Entry, OciArchive
+from tests.builders.rows import each_row
 from tests.programs import read_program
 from tests.requirements import require_program
 
@@ -40,16 +43,16 @@ PLACES = (
     (".singularity.d/env", "bin/sh"),
 )
 KINDS = ("pipe", "socket", "device", "folder")
-ROLES = ("user", "root")
+AS_BOTH = pytest.mark.parametrize("runner", ["user", "root"], indirect=True, scope="module")
 LINKS = (
     *("/", "{canary}", "{canary}/secret", "{canary}/new", "../../../../../../../..{canary}"),
     *("/proc/self/root{canary}", "/proc/self/fd/3", "/proc/1/root{canary}", "/proc/self/cwd", "itself", "/hop"),
 )
 
 
-@pytest.fixture(scope="module", params=ROLES)
+@pytest.fixture(scope="module")
 def runner(request: pytest.FixtureRequest) -> Iterator[Runner]:
-    yield from each_role(request.param)
+    yield from each_role(getattr(request, "param", "user"))
 
 
 @pytest.fixture(scope="module")
@@ -120,35 +123,43 @@ def spoil(image: Path, places: tuple[str, ...], link: str) -> None:
         path.symlink_to(path.name if link == "itself" else link)
 
 
-def pair_up() -> Iterator[object]:
+@AS_BOTH
+@EVERY
+@each_row("link", LINKS)
+def test_links_in_the_places_of_a_start_lead_nowhere(runner: Runner, plain: Path, link: str, is_every: bool) -> None:
     """Each link in a place, and each place with a link; `make test-all` tries all pairs."""
-    for number, link in enumerate(LINKS):
-        for place, places in enumerate(PLACES):
-            marks = () if number % len(PLACES) == place else (pytest.mark.long,)
-            yield pytest.param(places, link, marks=marks, id=f"{places[0]}-{link}")
+    if is_reason_of(runner, link) or is_every:
+        try_link(runner, plain, link, PLACES if is_every else [PLACES[LINKS.index(link) % len(PLACES)]])
 
 
-@pytest.mark.parametrize(("places", "link"), [*pair_up()])
-def test_links_in_the_places_of_a_start_lead_nowhere(
-    runner: Runner, plain: Path, canary: Canary, places: tuple[str, ...], link: str
-) -> None:
-    image = copy_image(plain, runner.folder / "spoilt")
-    spoil(image, places, link.format(canary=canary.path))
-    give_to(runner, image)
-    number = LINKS.index(link) + PLACES.index(places)
+def is_reason_of(runner: Runner, link: str) -> bool:
+    """The kernel follows a link in the same way for all; but some that lead through /proc it follows for root alone."""
+    return runner.uid != 0 or link.startswith("/proc/") or link == "{canary}"
+
+
+def try_link(runner: Runner, plain: Path, link: str, groups: Iterable[tuple[str, ...]]) -> None:
+    canary = Canary(runner)
     script = f"cat {canary.path}/secret; cat /tmp/secret /etc/passwd /mnt/secret; ls -d /; echo reached"
-    for way in {WAYS[0], WAYS[number % len(WAYS)]}:
-        words = ("exec", *OUT, *way, "-B", f"{runner.home}:/mnt/deep", str(image), "/bin/busybox", "sh", "-c", script)
-        done = runner.run(*words, cwd="/")
-        canary.check(done, about=(places, link, way))
-        assert ("reached" in done.stdout) == (done.returncode == 0), done.stderr
-        assert done.returncode in (0, 255), done.stderr
-    shutil.rmtree(image)
+    for places in groups:
+        image = copy_image(plain, runner.folder / "spoilt")
+        spoil(image, places, link.format(canary=canary.path))
+        give_to(runner, image)
+        number = LINKS.index(link) + PLACES.index(places)
+        for way in {WAYS[0], WAYS[number % len(WAYS)]}:
+            words = (*way, "-B", f"{runner.home}:/mnt/deep", str(image), "/bin/busybox", "sh", "-c", script)
+            done = runner.run("exec", *OUT, *words, cwd="/")
+            canary.check(done, about=(places, link, way))
+            assert ("reached" in done.stdout) == (done.returncode == 0), done.stderr
+            assert done.returncode in (0, 255), done.stderr
+        shutil.rmtree(image)
 
 
-# The kernel follows a link in the same way for all; but some that lead through /proc it follows for root alone
-@each_cell("runner,link", lambda role, link: role == "user" or link.startswith("/proc/"), ROLES, LINKS)
-def test_links_in_place_of_the_program_or_the_folder(runner: Runner, image: Path, canary: Canary, link: str) -> None:
+@AS_BOTH
+@each_row("link", LINKS)
+def test_links_in_place_of_the_program_or_the_folder(runner: Runner, plain: Path, canary: Canary, link: str) -> None:
+    if not is_reason_of(runner, link):
+        return
+    image = copy_image(plain, runner.folder / "spoilt")
     (image / "place").symlink_to("place" if link == "itself" else link.format(canary=canary.path))
     (image / "hop").symlink_to("/proc/self/root/..")
     give_to(runner, image)
@@ -159,39 +170,43 @@ def test_links_in_place_of_the_program_or_the_folder(runner: Runner, image: Path
         done = runner.run("exec", *OUT, *words, cwd="/")
         canary.check(done, about=words)
         assert done.returncode in (1, 255)
+    shutil.rmtree(image)
 
 
-def has_odd_reason(role: str, way: tuple[str, ...], places: tuple[str, ...], kind: str) -> bool:
-    """Each place has code of its own for each kind, which a user runs; each way mounts otherwise, and root does."""
-    place, number = PLACES.index(places), KINDS.index(kind)
-    if role == "user":
-        return WAYS.index(way) == (place + number) % 3
-    return number == place % len(KINDS) and WAYS.index(way) == place % 3
-
-
-@each_cell("runner,way,places,kind", has_odd_reason, ROLES, WAYS[:3], PLACES, KINDS)
+@AS_BOTH
+@EVERY
+@each_row("places", PLACES)
 def test_odd_files_in_the_places_of_a_start_do_not_stop_it(
-    runner: Runner, image: Path, canary: Canary, *, way: tuple[str, ...], places: tuple[str, ...], kind: str
+    runner: Runner, plain: Path, canary: Canary, places: tuple[str, ...], is_every: bool
 ) -> None:
-    if kind == "device" and os.getuid() != 0:
-        pytest.skip("needs real root")
-    for place in places:
-        path = clear(image / place)
-        if kind == "pipe":
-            os.mkfifo(path)
-        elif kind == "socket":
-            os.chdir(path.parent)  # the whole path is too long for a socket's name
-            with socket.socket(socket.AF_UNIX) as listening:
-                listening.bind(path.name)
-            os.chdir("/")
-        elif kind == "device":
-            os.mknod(path, 0o20666, os.makedev(1, 5))  # /dev/zero, which never ends
-        else:
-            path.mkdir()
-    give_to(runner, image)
-    done = runner.run("exec", *way, str(image), "/bin/busybox", "echo", "reached", cwd="/")
-    canary.check(done, about=(places, kind, way))
-    assert done.returncode in (0, 255)
+    """Each place has code of its own for each kind, which a user runs; each way mounts otherwise, and root does."""
+    for kind, way in itertools.product(KINDS, WAYS[:3]):
+        place, number = PLACES.index(places), KINDS.index(kind)
+        turn = WAYS.index(way) == (place + number if runner.uid else place) % 3
+        if (kind == "device" and os.getuid() != 0) or not (is_every or (turn and (runner.uid or number == place % 4))):
+            continue
+        image = copy_image(plain, runner.folder / "spoilt")
+        for each in places:
+            make_odd(clear(image / each), kind)
+        give_to(runner, image)
+        done = runner.run("exec", *way, str(image), "/bin/busybox", "echo", "reached", cwd="/")
+        canary.check(done, about=(places, kind, way))
+        assert done.returncode in (0, 255)
+        shutil.rmtree(image)
+
+
+def make_odd(path: Path, kind: str) -> None:
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "socket":
+        os.chdir(path.parent)  # the whole path is too long for a socket's name
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(path.name)
+        os.chdir("/")
+    elif kind == "device":
+        os.mknod(path, 0o20666, os.makedev(1, 5))  # /dev/zero, which never ends
+    else:
+        path.mkdir()
 
 
 def limited(runner: Runner, *words: str) -> subprocess.CompletedProcess[str]:
@@ -251,6 +266,7 @@ def test_passwd_lines_that_name_the_caller_change_nothing_but_names(runner: Runn
     assert said.split() == [str(runner.uid), str(runner.uid)]
 
 
+@AS_BOTH
 def test_setuid_and_capabilities_give_nothing(runner: Runner, image: Path) -> None:
     if os.getuid() != 0:
         pytest.skip("needs real root")
@@ -320,8 +336,9 @@ def oci(runner: Runner, config: dict[str, object], *more: Entry) -> str:
 FOLDERS = (*(f"/proc/self/fd/{n}" for n in range(3, 13)), "/proc/1/root", "/proc/1/cwd", "/proc/self/cwd")
 
 
+@pytest.mark.parametrize("runner", ["root"], indirect=True, scope="module")
 def test_working_folder_is_in_the_image(runner: Runner, plain: Path, canary: Canary) -> None:
-    """Every descriptor that kedge may have open, and every other name, as the caller gives them."""
+    """Every descriptor that kedge may have open, and every other name, by root; by users: attacks/test_places.py."""
     paths = " ".join(f"{'../' * depth}.{canary.path}/secret" for depth in range(6))
     for folder in FOLDERS:
         words = ("exec", *OUT, "--pwd", folder, str(plain), "/bin/sh", "-c", f"pwd; cat {paths}")
@@ -331,8 +348,12 @@ def test_working_folder_is_in_the_image(runner: Runner, plain: Path, canary: Can
 
 
 # What an image names goes the same way as what the caller names above: one kind of each is enough
-@each_cell("folder", lambda folder: folder in ("/proc/self/fd/3", "/proc/1/root"), FOLDERS)
+@each_row("folder", ("/proc/self/fd/3", "/proc/1/root"))
 def test_working_folder_of_an_image_is_in_the_image(runner: Runner, canary: Canary, folder: str) -> None:
+    try_working_folder(runner, canary, folder)
+
+
+def try_working_folder(runner: Runner, canary: Canary, folder: str) -> None:
     paths = " ".join(f"{'../' * depth}.{canary.path}/secret" for depth in range(6))
     image = oci(runner, {"WorkingDir": folder, "Entrypoint": ["/bin/sh", "-c", f"pwd; cat {paths}"]})
     done = runner.run("run", *OUT, image, cwd="/")
@@ -341,20 +362,18 @@ def test_working_folder_of_an_image_is_in_the_image(runner: Runner, canary: Cana
     assert done.stdout.startswith("/")
 
 
-@EVERY
-def test_program_of_an_image_is_in_the_image(runner: Runner, plain: Path, canary: Canary, is_every: bool) -> None:
+@AS_BOTH
+def test_program_of_an_image_is_in_the_image(runner: Runner, plain: Path, canary: Canary) -> None:
     """Named by the caller through every descriptor that kedge may have open; and by an image, which is the same."""
     program = shutil.copy(plain / "bin/busybox", canary.path)
     canary.before = canary.look()
     starts = (*(f"/proc/self/fd/{number}" for number in range(3, 13)), "/proc/self/root/..")
     tries = [("exec", *OUT, str(plain), f"{start}{program}", "cat", f"{canary.path}/secret") for start in starts]
-    for start in starts if is_every else starts[:1]:
-        image = oci(runner, {"Entrypoint": [f"{start}{program}", "cat", f"{canary.path}/secret"]})
-        for words in (*tries, ("run", *OUT, image)):
-            done = runner.run(*words, cwd="/")
-            canary.check(done, about=words)
-            assert done.returncode == 255, words
-        tries = []
+    image = oci(runner, {"Entrypoint": [f"{starts[0]}{program}", "cat", f"{canary.path}/secret"]})
+    for words in (*tries, ("run", *OUT, image)):
+        done = runner.run(*words, cwd="/")
+        canary.check(done, about=words)
+        assert done.returncode == 255, words
 
 
 CONFIGS: tuple[dict[str, object], ...] = (
@@ -368,21 +387,18 @@ CONFIGS: tuple[dict[str, object], ...] = (
 )
 
 
-# A config is read in the same way for all; but what User means differs for root
-@each_cell("runner,config", lambda role, config: role == "user" or "User" in config, ROLES, CONFIGS)
+@AS_BOTH
+@each_row("config", CONFIGS)
 def test_config_of_an_image_is_refused_or_harmless(runner: Runner, canary: Canary, config: dict[str, object]) -> None:
+    """It is read in the same way for all; but what User means differs for root."""
+    if runner.uid == 0 and "User" not in config:
+        return
     image = oci(runner, config)
     done = runner.run("exec", *OUT, image, "env", cwd="/")
     canary.check(done, about=config)
     assert "B=evil" not in done.stdout.splitlines()
     if done.returncode == 0:
         canary.check(runner.run("run", *OUT, image, "/bin/true", cwd="/"), about=config)
-
-
-def test_layers_that_lead_out_are_refused(runner: Runner, canary: Canary) -> None:
-    for name, target in (("out", str(canary.path)), ("out", "../../../../../../../.." + str(canary.path))):
-        image = oci(runner, {}, Entry(name, target=target), Entry(f"{name}/secret", b"overwritten"))
-        canary.check(runner.run("exec", *OUT, image, "cat", "/out/secret", cwd="/"), about=target)
 
 
 SWAP = read_program("swap_link_and_directory")
@@ -402,27 +418,33 @@ def swapping(runner: Runner, image: Path, target: Path, *names: str) -> Iterator
 
 
 # Points are made or found: by a user, in a namespace of the user's own, and by root, on the host's file system
-@each_cell("runner,has_points,rounds", lambda role, has, rounds: rounds == 1, ROLES, (False, True), (1, 3))
+@AS_BOTH
+@pytest.mark.parametrize("has_points", [False, True])
+@EVERY
 def test_links_swapped_by_another_container_lead_nowhere(
-    runner: Runner, image: Path, canary: Canary, has_points: bool, rounds: int
+    runner: Runner, image: Path, canary: Canary, has_points: bool, is_every: bool
 ) -> None:
     """Promised: nothing outside is changed. Not promised: that a start whose image changes meanwhile succeeds."""
     (image / "mnt").mkdir()
     for name in ("mnt/deep", "tmp/new/er") if has_points else ():
         (image / name).mkdir(parents=True)
     with swapping(runner, image, canary.path, "tmp", "mnt", "etc"):
-        for way in WAYS * rounds:
+        for way in WAYS * (3 if is_every else 1):
             words = ("-B", f"{runner.home}:/mnt/deep", "-B", f"{runner.home}/:/tmp/new/er", str(image))
             done = runner.run("exec", *OUT, *way, *words, "cat", "/tmp/secret", "/mnt/secret", "/etc/secret", cwd="/")
             canary.check(done, about=way)
 
 
-def test_folders_of_an_overlay_that_are_swapped_lead_nowhere(runner: Runner, plain: Path, canary: Canary) -> None:
+@AS_BOTH
+@EVERY
+def test_folders_of_an_overlay_that_are_swapped_lead_nowhere(
+    runner: Runner, plain: Path, canary: Canary, is_every: bool
+) -> None:
     layer = runner.folder / "layer"
     for name in ("upper", "work"):
         (layer / name).mkdir(parents=True, exist_ok=True)
     with swapping(runner, layer, canary.path, "upper", "work"):
-        for _ in range(8):
+        for _ in range(8 if is_every else 3):
             words = ("exec", *OUT, "--overlay", str(layer), str(plain), "sh", "-c", "echo 1 >/new; cat /secret")
             canary.check(runner.run(*words, cwd="/"))
     remove_tree(layer)
@@ -441,7 +463,8 @@ def test_links_left_in_a_scratch_folder_lead_nowhere(runner: Runner, plain: Path
     shutil.rmtree(work)
 
 
-@pytest.mark.parametrize("target", ["", "/new"])
+@AS_BOTH
+@each_row("target", ["", "/new"])
 def test_links_in_place_of_the_folders_of_an_overlay(runner: Runner, plain: Path, canary: Canary, target: str) -> None:
     layer = runner.folder / "layer"
     for name in ("upper", "work"):

@@ -77,13 +77,8 @@ def make_corpus() -> Iterator[tuple[str, bytes]]:
 CORPUS = list(make_corpus())
 
 
-def test_sif_corpus_is_large_enough() -> None:
-    assert len(CORPUS) >= 30
-    if all_fixtures():
-        assert len(CORPUS) >= 250
-
-
 def test_sif_corpus_gives_named_errors_in_bounded_time_and_memory() -> None:
+    assert len(CORPUS) >= (250 if all_fixtures() else 30)
     tracemalloc.start()
     outcomes: dict[str, int] = {}
     try:
@@ -144,14 +139,6 @@ def test_sif_file_that_shrinks_while_it_is_read() -> None:
     file.truncate(DATA_OFFSET + 5)
     with pytest.raises(KedgeError, match="ends inside object 1"):
         reader.read_object(reader.descriptors[0])
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.binary(max_size=400), st.integers(0, 127))
-def test_sif_random_bytes_over_a_header(noise: bytes, start: int) -> None:
-    data = bytearray(build_sif([(DataType.GENERIC, b"x" * 50, b"")]))
-    data[start : start + len(noise)] = noise
-    assert read_everything(bytes(data)) in OUTCOMES
 
 
 @settings(max_examples=150, deadline=None)

@@ -20,6 +20,8 @@ from kedge.errors import CorruptImage, HostileImage, KedgeError, UnsupportedForm
 from kedge.image.formats.squashfs import layout
 from kedge.image.formats.squashfs.reader import SquashReader
 from kedge.image.formats.squashfs.writer import SquashOptions, SquashWriter
+from tests.builders.matrices import EVERY
+from tests.builders.rows import each_row
 from tests.builders.squashfs_images import add_file, add_folder, add_special, fill_sample, mixed_bytes, write_image
 
 CODECS = ["none", "zstd", "gzip:1", "lz4"]
@@ -86,7 +88,7 @@ def bounded_memory() -> Iterator[None]:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MEMORY_LIMIT
 
 
-@pytest.mark.parametrize("codec", CODECS)
+@each_row("codec", CODECS)
 def test_squashfs_every_cut_is_named(codec: str) -> None:
     image = SMALL[codec]
     used = layout.SUPERBLOCK.unpack_from(image)[12]
@@ -97,7 +99,7 @@ def test_squashfs_every_cut_is_named(codec: str) -> None:
     assert expect_bounded(image[:used])
 
 
-@pytest.mark.parametrize("codec", CODECS)
+@each_row("codec", CODECS)
 def test_squashfs_a_cut_in_a_larger_image_is_named(codec: str) -> None:
     image = write_image(fill_sample, codec=codec)
     for end in range(96, len(image) - 4096, len(image) // 12):
@@ -105,64 +107,46 @@ def test_squashfs_a_cut_in_a_larger_image_is_named(codec: str) -> None:
             read_all(image[:end], threads=2)
 
 
-@pytest.mark.parametrize("codec", CODECS)
-def test_squashfs_every_byte_of_the_superblock_may_lie(codec: str) -> None:
-    for position in range(layout.SUPERBLOCK_SIZE):
-        for value in (0x00, 0x7F, 0xFF):
-            data = bytearray(SMALL[codec])
-            data[position] = value
-            expect_bounded(bytes(data))
-
-
-@pytest.mark.parametrize("codec", CODECS)
-def test_squashfs_flipped_bits_are_bounded(codec: str) -> None:
+@EVERY
+@each_row("codec", CODECS)
+def test_squashfs_flipped_bits_are_bounded(codec: str, is_every: bool) -> None:
     chance = random.Random(f"flip {codec}")
     image = SMALL[codec]
     used = layout.SUPERBLOCK.unpack_from(image)[12]
-    for number in range(200):
+    for number in range(1000 if is_every else 50):
         data = bytearray(image)
         for _ in range(1 + number % 3):
             data[chance.randrange(96, used)] ^= 1 << chance.randrange(8)
         expect_bounded(bytes(data), threads=1 + number % 2)
 
 
-def test_squashfs_random_words_in_the_tables_are_bounded() -> None:
+@EVERY
+def test_squashfs_random_words_in_the_tables_are_bounded(is_every: bool) -> None:
     chance = random.Random("words")
     used = HEAD[12]
-    for _ in range(400):
+    for _ in range(2000 if is_every else 150):
         data = bytearray(PLAIN)
         value = chance.choice([0, 1, 0xFFFFFFFF, 0x7FFFFFFF, 0x80000000, 0x8000, 0xFFFF, chance.getrandbits(32)])
         struct.pack_into("<I", data, chance.randrange(INODES, used - 4), value)
         expect_bounded(bytes(data))
 
 
-FIELDS: dict[str, tuple[int, str]] = {
-    "inodes": (4, "<I"),
-    "block_size": (12, "<I"),
-    "fragments": (16, "<I"),
-    "compressor": (20, "<H"),
-    "block_log": (22, "<H"),
-    "flags": (24, "<H"),
-    "ids": (26, "<H"),
-    "major": (28, "<H"),
-    "root": (32, "<Q"),
-    "used": (40, "<Q"),
-    "id_table": (48, "<Q"),
-    "xattr_table": (56, "<Q"),
-    "inode_table": (64, "<Q"),
-    "directory_table": (72, "<Q"),
-    "fragment_table": (80, "<Q"),
-}
+# Numbers of inodes and ids, sizes, flags, the version, and where the tables begin
+FIELDS = (
+    *((4, "<I"), (12, "<I"), (16, "<I"), (20, "<H"), (22, "<H"), (24, "<H"), (26, "<H"), (28, "<H"), (32, "<Q")),
+    *((offset, "<Q") for offset in range(40, 88, 8)),
+)
+VALUES = (0, 1, 95, 4097, 0xFFFF, 0xFFFFFFFF, (1 << 63) - 1, (1 << 64) - 2, (1 << 64) - 1)
 
 
-@pytest.mark.parametrize("field", FIELDS)
-@pytest.mark.parametrize("value", [0, 1, 95, 4097, 0xFFFF, 0xFFFFFFFF, (1 << 63) - 1, (1 << 64) - 2, (1 << 64) - 1])
-def test_squashfs_forged_superblocks_are_bounded(field: str, value: int) -> None:
-    offset, form = FIELDS[field]
-    for image in SMALL.values():
-        data = bytearray(image)
-        struct.pack_into(form, data, offset, value & ((1 << 8 * struct.calcsize(form)) - 1))
-        expect_bounded(bytes(data))
+@EVERY
+@each_row("offset,form", FIELDS)
+def test_squashfs_forged_superblocks_are_bounded(offset: int, form: str, is_every: bool) -> None:
+    for number, value in enumerate(VALUES):
+        for image in SMALL.values() if is_every else [SMALL[CODECS[number % 4]]]:
+            data = bytearray(image)
+            struct.pack_into(form, data, offset, value & ((1 << 8 * struct.calcsize(form)) - 1))
+            expect_bounded(bytes(data))
 
 
 def forge(change: Callable[[bytearray], None]) -> bytes:
@@ -190,14 +174,14 @@ def rename(name: bytes, other: bytes) -> bytes:
     return forge(change)
 
 
-@pytest.mark.parametrize("name", [b"fo/der", b"../etc", b"folde\0"])
+@each_row("name", [b"fo/der", b"../etc", b"folde\0"])
 def test_squashfs_names_that_leave_the_folder_are_hostile(name: bytes) -> None:
     with pytest.raises(HostileImage, match="name") as caught:
         read_all(rename(b"folder", name))
     assert caught.value.context["table"] == "directory table"
 
 
-@pytest.mark.parametrize("name", [b".", b"..", b"/"])
+@each_row("name", [b".", b"..", b"/"])
 def test_squashfs_dots_are_hostile(name: bytes) -> None:
     def fill(sink: ContentSink) -> Node:
         root = Node(NodeKind.DIRECTORY)
@@ -252,7 +236,7 @@ def test_squashfs_entry_and_inode_of_different_type_are_corrupt() -> None:
         read_all(forge(change))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "offset", "form", "value", "error"),
     [
         (b"large", 28, "<I", 0xFFFFFFFF, CorruptImage),  # size, without a list of that length

@@ -15,6 +15,7 @@ from kedge.compat.tables import load as tables_module
 from kedge.compat.tables.columns import CUDA, GPUS, RELEASES, TABLE_KINDS, TableKind
 from kedge.compat.tables.load import LARGEST, SHIPPED, check_file, load_tables, parse_table, read_learned
 from kedge.errors import TableProblem
+from tests.builders.rows import each_row
 
 # a table may leave columns out: rows are shorter to read without these
 HEADER = ",".join(name for name in RELEASES.columns if name not in ("horovod", "dali", "apex", "jupyterlab"))
@@ -34,7 +35,7 @@ def find_problems(data: bytes) -> tuple[TableProblem, ...]:
         return (problem,)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("row", "column", "said"),
     [
         ("r.io/x,1", "", "there are 2 cells, and 20 columns"),
@@ -74,7 +75,7 @@ def test_duplicates_name_both_lines(tmp_path: Path) -> None:
     assert table.problems[0].context["line"] == "3"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "row", "column"),
     [
         (GPUS, "G,datacenter,A,ninety,,G,,,current,,yes,,,s", "compute_capability"),
@@ -93,7 +94,7 @@ def test_rows_of_the_other_tables_are_judged_too(kind: TableKind, row: str, colu
     assert problem.context == {"file": "rows.csv", "line": "2", "column": column}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("data", "line", "said"),
     [
         (b"", "1", "the file is empty"),
@@ -141,7 +142,7 @@ def test_problems_are_bounded() -> None:
 # Learned rows never break a command
 
 
-@pytest.mark.parametrize(
+@each_row(
     "data",
     [b"", b"\0", b"\xff\xff", b"x" * 100_000, b"image,tag\n", HEADER.encode() + b"\nbad\n", b'"', b"\n" * 1000],
     ids=lambda data: repr(data[:12]),
@@ -188,9 +189,9 @@ def test_any_bytes_end_in_rows_or_a_named_problem(tmp_path: Path) -> None:
 # Shipped tables that are damaged are an error
 
 
-@pytest.mark.parametrize("kind", TABLE_KINDS, ids=lambda kind: kind.name)
+@each_row("kind", TABLE_KINDS, ids=lambda kind: kind.name)
 def test_damaged_shipped_table_is_an_error(tmp_path: Path, kind: TableKind, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "data"
+    folder = tmp_path / kind.name
     shutil.copytree(SHIPPED, folder)
     monkeypatch.setattr(tables_module, "SHIPPED", folder)
     lines = (folder / kind.file).read_text().splitlines()

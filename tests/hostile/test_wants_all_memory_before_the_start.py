@@ -11,6 +11,7 @@ import pytest
 
 from kedge.container.env_scripts import Entrypoint, NotPlain, Variables, resolve_oci_words, run_script
 from kedge.system.views import DirectoryView
+from tests.builders.rows import each_row
 
 LONG = "A=aaaaaaaaaaaaaaaa\n" + "A=$A$A\n" * 13  # the longest value that is allowed
 MANY = "$A" * 2000
@@ -25,15 +26,7 @@ def memory() -> Iterator[None]:
     assert peak < 32 << 20, f"{peak >> 20} MiB"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"B=x{MANY}",
-        f'B="{MANY}"',
-        f"export B=${{C:-{MANY}}}",
-        f'if [ -n "{MANY}" ]; then\nfi',
-    ],
-)
+@each_row("text", [f"B=x{MANY}", f'B="{MANY}"', f"export B=${{C:-{MANY}}}", f'if [ -n "{MANY}" ]; then\nfi'])
 def test_values_in_values_do_not_fill_the_memory(memory: None, text: str) -> None:
     with pytest.raises(NotPlain):
         run_script(f"{LONG}{text}\n", Variables(), None)
@@ -54,9 +47,3 @@ def test_scripts_that_source_each_other_come_to_an_end(tmp_path: Path) -> None:
     (folder / "8.sh").write_text("A=1\n")
     with pytest.raises(NotPlain):
         run_script(". /.singularity.d/1.sh\n", Variables(), DirectoryView(str(tmp_path)))
-
-
-def test_usual_scripts_are_read(tmp_path: Path) -> None:
-    variables = Variables()
-    run_script("".join(f"export PATH=/opt/{number}/bin:$PATH\n" for number in range(200)), variables, None)
-    assert variables.exports()["PATH"].startswith("/opt/199/bin:/opt/198/bin:")

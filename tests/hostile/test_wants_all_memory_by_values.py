@@ -11,7 +11,7 @@ from kedge.builds.read_recipe import read_recipe
 from kedge.builds.step_values import BuildArguments
 from kedge.errors import InvalidRecipe
 from tests.builders.builds import SHELL, Workshop
-from tests.builders.matrices import each_cell
+from tests.builders.rows import each_row
 from tests.builders.strangers import make_base
 
 
@@ -55,7 +55,7 @@ def read_all(text: str) -> None:
         stage.plan({})
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@each_row("name", RECIPES)
 def test_values_of_a_dockerfile_are_bounded(name: str) -> None:
     with pytest.raises(InvalidRecipe, match=r"Recipe:\d+:\d+: .*put in more than") as raised:
         read_all(RECIPES[name])
@@ -64,7 +64,7 @@ def test_values_of_a_dockerfile_are_bounded(name: str) -> None:
     assert lint_values(RECIPES[name]) == [raised.value.message]
 
 
-@pytest.mark.parametrize("name", DEFINITIONS)
+@each_row("name", DEFINITIONS)
 def test_values_of_a_definition_file_are_bounded(name: str) -> None:
     with pytest.raises(InvalidRecipe, match=r"Recipe:\d+:\d+: the value of '\w+' is too long") as raised:
         read_all(DEFINITIONS[name])
@@ -77,7 +77,7 @@ VERBS = (("recipe", "show"), ("recipe", "lint"), ("recipe", "convert"), ("build"
 
 
 # What each verb does with such a value; and each place of one, for the verb that goes furthest
-@each_cell("name,words", lambda name, words: name == "ARG" or words[0] == "build", NAMES, VERBS)
+@each_row("name,words", [*(("ARG", words) for words in VERBS), *((name, VERBS[-1]) for name in NAMES if name != "ARG")])
 def test_commands_end(shop: Workshop, name: str, words: tuple[str, ...]) -> None:
     """Those that look at what is in a variable refuse it; none fills the memory."""
     path = shop.write("Dockerfile", RECIPES[name])

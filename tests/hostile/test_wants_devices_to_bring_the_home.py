@@ -17,6 +17,7 @@ import pytest
 from kedge.container.devices.cdi import read_specifications
 from kedge.system.views import DirectoryView
 from tests.builders.containers import Runner, give_to
+from tests.builders.rows import each_row
 from tests.builders.strangers import KEY, KEY_FILE
 from tests.requirements import require_root
 
@@ -60,10 +61,12 @@ def attack(runner: Runner, image: str, folder: Path) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("whose", ["file", "directory", "everybody's file", "everybody's directory"])
+@each_row("whose", ["file", "directory", "everybody's file", "everybody's directory"])
 def test_specification_of_a_stranger(runner: Runner, image: str, home: Path, folder: Path, whose: str) -> None:
     require_root()
+    folder.chmod(0o755)
     file = folder / "thing.json"
+    file.unlink(missing_ok=True)
     file.write_text(describe(mounts=[mount(home)], env=["EVIL=1"]))
     give_to(runner, folder)
     place = folder if whose.endswith("directory") else file
@@ -88,7 +91,7 @@ def test_nodes_are_devices(runner: Runner, image: str, home: Path, folder: Path)
         assert "is not a device: ignored" in attack(runner, image, folder)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "text"),
     [
         ("x.json", describe(env=["A=\0"])),
@@ -105,14 +108,15 @@ def test_texts_that_are_none(runner: Runner, image: str, folder: Path, name: str
     assert not Path("/tmp/PWNED").exists()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     ["a: [" + "x," * 200_000 + "]", "a: " + "[" * 200_000, "- " * 200_000, "a: 1\n" * 200_000, '"' * 400_000],
     ids=["flow", "depth", "dashes", "twice", "quotes"],
 )
 def test_large_files_are_read_in_proportion_to_their_length(tmp_path: Path, text: str) -> None:
     (tmp_path / "x.yaml").write_text(text)
-    os.mkfifo(tmp_path / "y.json")
+    if not (tmp_path / "y.json").exists():
+        os.mkfifo(tmp_path / "y.json")
     (tmp_path / "z.json").write_text("[" * 200_000)
     found, problems = read_specifications(DirectoryView("/"), [str(tmp_path)])
     assert not found

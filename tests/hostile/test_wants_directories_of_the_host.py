@@ -13,7 +13,7 @@ from kedge.builds.step_values import Base, CopyOrigin, RecipePlace
 from kedge.errors import InvalidRecipe
 from tests.builders.builds import SHELL, Workshop
 from tests.builders.containers import give_to, make_sandbox
-from tests.builders.matrices import each_cell
+from tests.builders.rows import each_row
 from tests.builders.strangers import KEY, find_key, make_base, plant_key
 
 STEPS = (
@@ -22,7 +22,6 @@ STEPS = (
     "RUN --mount=type=bind,from={home}/.ssh,target=/m cat /m/id_ed25519 > /x; cat /x",
     "RUN --mount=type=cache,from={home}/.ssh,target=/m cat /m/id_ed25519 > /x; cat /x",
 )
-WAYS = ("recipe", "ONBUILD")
 LOCAL = (
     *("/home", "./x", "../x", "oci:x", "oci-archive:x.tar", "docker-archive:x.tar", "docker-daemon:x:latest"),
     *("host:sh", "host:sh,cat", "oci:/home/me:tag"),
@@ -49,7 +48,7 @@ def attack(shop: Workshop, recipe: str, *words: str, name: str = "Dockerfile") -
 
 
 # What ONBUILD brings is settled by the same function, which knows whose it is: a copy and a mount show that
-@each_cell("step,way", lambda step, way: way == "recipe" or step in STEPS[::2], STEPS, WAYS)
+@each_row("step,way", [*((step, "recipe") for step in STEPS), *((step, "ONBUILD") for step in STEPS[::2])])
 def test_path_in_from_of_a_step(shop: Workshop, home: Path, step: str, way: str) -> None:
     text = step.format(home=home)
     recipe = f"{SHELL}{text}\n" if way == "recipe" else f"FROM {make_base(shop, text)}\nRUN true\n"
@@ -58,8 +57,8 @@ def test_path_in_from_of_a_step(shop: Workshop, home: Path, step: str, way: str)
     assert ("--build-context NAME=" in said) == (way == "recipe")
 
 
-@pytest.mark.parametrize("name", LOCAL)
-@pytest.mark.parametrize("is_trigger", [False, True])
+@each_row("name", LOCAL)
+@each_row("is_trigger", [False, True])
 def test_only_images_of_registries_are_origins(name: str, is_trigger: bool) -> None:
     with pytest.raises(InvalidRecipe, match=r"Dockerfile:3:1: .* lies on this host"):
         settle_origin(CopyOrigin(image=name, is_trigger=is_trigger), {}, PLACE)
@@ -67,7 +66,7 @@ def test_only_images_of_registries_are_origins(name: str, is_trigger: bool) -> N
         assert isinstance(settle_origin(CopyOrigin(image=other), {}, PLACE), Base)
 
 
-@pytest.mark.parametrize("value", ["/data", "local:/data", "oci:/data", "oci-archive:/data.tar", "oci-layout:///data"])
+@each_row("value", ["/data", "local:/data", "oci:/data", "oci-archive:/data.tar", "oci-layout:///data"])
 def test_contexts_of_the_host_are_not_for_onbuild(value: str) -> None:
     contexts = {"data": value, "image": "docker-image://ubuntu"}
     assert settle_origin(CopyOrigin(name="data"), contexts, PLACE) is not None
@@ -93,10 +92,11 @@ NAMES = ("{home}", "../", "/", "link", "{home}/bin", "data")
 
 
 # The directory is judged in one place for both; a definition file asks there once by a path and once by a name
-@each_cell("name,kind", lambda name, kind: kind != "definition" or name in NAMES[::5], NAMES, ("recipe", "definition"))
+@each_row("name,kind", [*((name, "recipe") for name in NAMES), *((name, "definition") for name in NAMES[::5])])
 def test_directory_that_is_no_root_file_system_is_no_base(shop: Workshop, home: Path, name: str, kind: str) -> None:
     shop.write("data/file", KEY)
-    (home / "bin").mkdir()
+    (home / "bin").mkdir(exist_ok=True)
+    (shop.context / "link").unlink(missing_ok=True)
     (shop.context / "link").symlink_to(home)
     give_to(shop.runner, home)
     path = name.format(home=home)

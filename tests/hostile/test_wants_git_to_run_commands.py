@@ -4,13 +4,11 @@
 from __future__ import annotations
 
 import functools
-import http.server
 import os
 import subprocess
-import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -21,6 +19,7 @@ from kedge.system.outside import Outside
 from tests.builders.builds import SHELL, Workshop
 from tests.builders.certificates import make_authority
 from tests.builders.containers import give_to
+from tests.builders.rows import each_row
 from tests.builders.strangers import make_base
 from tests.fakes.http_server import FakeServer, Recorded, Reply
 from tests.requirements import require_program
@@ -55,44 +54,30 @@ def expect(url: str, host: str, revision: str = "", directory: str = "", *, uses
     return GitAddress(Outside(url), host, Outside(revision), directory, uses_ssh)
 
 
-@dataclass(slots=True)
-class Site:
-    """A web server, and what it was asked."""
+class Site(NamedTuple):
+    """A web server over a directory; `closed/` wants a login."""
 
-    address: str
+    server: FakeServer
     folder: Path
-    asked: list[str] = field(default_factory=list)
-    logins: list[str] = field(default_factory=list)
+
+    @property
+    def address(self) -> str:
+        return self.server.url
 
 
 @pytest.fixture(name="site")
 def serve_site(tmp_path: Path) -> Iterator[Site]:
-    """A web server over a directory, which keeps the headers of what it was asked; `closed/` wants a login."""
-
-    class Handler(http.server.SimpleHTTPRequestHandler):
-        def do_GET(self) -> None:
-            if self.path.startswith("/closed") and "Authorization" not in self.headers:
-                self.send_response(401)
-                self.send_header("WWW-Authenticate", 'Basic realm="x"')
-                self.end_headers()
-                return
-            if self.path.startswith("/closed"):
-                site.logins.append(self.headers["Authorization"])
-            super().do_GET()
-
-        def log_message(self, format: str, *args: object) -> None:
-            del format
-            site.asked.append(str(args[0]))
-
     folder = tmp_path / "site"
     folder.mkdir()
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(folder))) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        site = Site(f"http://127.0.0.1:{server.server_port}", folder)
-        yield site
-        server.shutdown()
-        thread.join()
+    with FakeServer(functools.partial(answer, folder, "/closed")) as server:
+        yield Site(server, folder)
+
+
+def answer(folder: Path, closed: str, request: Recorded) -> Reply:
+    if request.path.startswith(closed) and not request.authorization:
+        return Reply(401, headers={"WWW-Authenticate": 'Basic realm="x"'})
+    path = folder / request.path.lstrip("/")
+    return Reply(200, path.read_bytes()) if path.is_file() else Reply(404)
 
 
 def publish(folder: Path, name: str, **files: str) -> None:
@@ -138,28 +123,28 @@ def refuse(shop: Workshop, mark: Path, *words: str, env: dict[str, str] | None =
     return done.stderr
 
 
-@pytest.mark.parametrize("way", [(), ("--dry-run",)], ids=["build", "dry-run"])
-@pytest.mark.parametrize("attack", OPTIONS)
+@each_row("way", [(), ("--dry-run",)])
+@each_row("attack", OPTIONS)
 def test_options_of_git_in_a_recipe(shop: Workshop, mark: Path, attack: str, way: tuple[str, ...]) -> None:
     source = attack.format(mark=mark)
     shop.write("Dockerfile", f'{SHELL}ADD ["{source}", "/x"]\n')
     assert "Dockerfile:4:" in refuse(shop, mark, *way)
 
 
-@pytest.mark.parametrize("way", [(), ("--dry-run",)], ids=["build", "dry-run"])
+@each_row("way", [(), ("--dry-run",)])
 def test_options_of_git_in_onbuild_of_the_base(shop: Workshop, mark: Path, way: tuple[str, ...]) -> None:
     base = make_base(shop, f'ADD ["git@x#--upload-pack=id > {mark}; false", "/x"]')
     shop.write("Dockerfile", f"FROM {base}\nRUN true\n")
     refuse(shop, mark, *way)
 
 
-@pytest.mark.parametrize("text", ADDRESSES)
+@each_row("text", ADDRESSES)
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(InvalidRecipe, match=r"(?s)D:1:1: .* is not "):
         read_git_address(text, RecipePlace("D", 1))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "address"),
     [
         ("https://h/x.git", expect("https://h/x.git", "h")),
@@ -180,11 +165,11 @@ def test_dry_run_fetches_nothing(shop: Workshop, site: Site) -> None:
     publish(folder, "tool.git", file="1")
     shop.write("Dockerfile", f"{SHELL}ADD {address}/tool.git /x\nADD {address}/tool.git/HEAD /y\nRUN true\n")
     shop.build("out.sif", "Dockerfile")
-    site.asked.clear()
+    site.server.log.clear()
     done = shop.start("--dry-run", "out.sif", "Dockerfile")
     assert done.returncode == 0, done.stderr
     assert "ADD" in done.stdout
-    assert site.asked == []
+    assert site.server.log == []
 
 
 def test_repository_reaches_no_filter_hook_or_monitor_of_the_user(shop: Workshop, site: Site, mark: Path) -> None:
@@ -206,26 +191,26 @@ def test_repository_reaches_no_filter_hook_or_monitor_of_the_user(shop: Workshop
     assert not mark.exists()
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "ext::sh -c touch% MARK",
-        "-oProxyCommand=touch MARK",
-        "ssh://-oProxyCommand=touch/x",
-        "HOME",
-        "file://HOME",
-        "git@127.0.0.1:x",
-    ],
+SUBMODULES = (
+    *("ext::sh -c touch% MARK", "-oProxyCommand=touch MARK", "ssh://-oProxyCommand=touch/x"),
+    *("HOME", "file://HOME", "git@127.0.0.1:x"),
 )
-def test_submodules_are_no_commands_directories_or_logins(shop: Workshop, site: Site, mark: Path, url: str) -> None:
+
+
+@each_row("number,url", enumerate(SUBMODULES))
+def test_submodules_are_no_commands_directories_or_logins(
+    shop: Workshop, site: Site, mark: Path, number: int, url: str
+) -> None:
     address, folder = site.address, site.folder
-    publish(folder, "inner", file="1")
+    if not number:
+        publish(folder, "inner", file="1")
     home = shop.runner.home
     url = url.replace("MARK", str(mark)).replace("HOME", str(folder / "inner"))
-    publish(folder, "tool.git", **{".gitmodules": f'[submodule "inner"]\npath = inner\nurl = {url}\nupdate = none\n'})
+    text = f'[submodule "inner"]\npath = inner\nurl = {url}\nupdate = none\n'
+    publish(folder, f"tool{number}.git", **{".gitmodules": text})
     (home / ".gitconfig").write_text('[protocol "ext"]\nallow = always\n[protocol "file"]\nallow = always\n')
     give_to(shop.runner, home)
-    shop.write("Dockerfile", f"{SHELL}ADD {address}/tool.git /x\n")
+    shop.write("Dockerfile", f"{SHELL}ADD {address}/tool{number}.git /x\n")
     env = {"GIT_SSH_COMMAND": f"touch {mark};", "SSH_AUTH_SOCK": "/nowhere"}
     done = shop.start("out.sif", "Dockerfile", env=env)
     assert not mark.exists(), done.stderr
@@ -258,7 +243,7 @@ def test_logins_of_the_user_are_not_asked_for(shop: Workshop, site: Site, mark: 
     assert done.returncode == 42, done.stderr
     assert "--secret id=GIT_AUTH_TOKEN.127.0.0.1:" in done.stderr
     assert not mark.exists()
-    assert site.logins == []
+    assert {request.authorization for request in site.server.log} == {""}
 
 
 def test_token_of_the_command_line_goes_to_its_host_alone(shop: Workshop, tmp_path: Path) -> None:
@@ -268,15 +253,9 @@ def test_token_of_the_command_line_goes_to_its_host_alone(shop: Workshop, tmp_pa
     authority = make_authority(tmp_path / "authority")
     pair = authority.issue("127.0.0.1")
     trusted = shop.write("ca.crt", authority.certificate.read_text())
-
-    def answer(request: Recorded) -> Reply:
-        if not request.authorization:
-            return Reply(401, headers={"WWW-Authenticate": 'Basic realm="x"'})
-        path = site / request.path.lstrip("/")
-        return Reply(200, path.read_bytes()) if path.is_file() else Reply(404)
-
+    asked = functools.partial(answer, site, "/")
     env = {"GIT_SSL_CAINFO": str(trusted), "TOKEN": "token-of-one-host"}
-    with FakeServer(answer, tls=pair) as own, FakeServer(answer, tls=pair) as other:
+    with FakeServer(asked, tls=pair) as own, FakeServer(asked, tls=pair) as other:
         secret = ("--secret", f"id=GIT_AUTH_TOKEN.{own.host},env=TOKEN")
         shop.write("Dockerfile", f"{SHELL}ADD {own.url}/tool.git /x\n")
         shop.build(*secret, "out.sif", "Dockerfile", env=env)
@@ -288,8 +267,9 @@ def test_token_of_the_command_line_goes_to_its_host_alone(shop: Workshop, tmp_pa
     assert {request.authorization for request in other.log} == {""}
 
 
-@pytest.mark.parametrize("address", ["git@127.0.0.1:x/y.git", "ssh://git@127.0.0.1/x/y.git#main"])
+@each_row("address", ["git@127.0.0.1:x/y.git", "ssh://git@127.0.0.1/x/y.git#main"])
 def test_ssh_keys_are_used_with_ssh_on_the_command_line_only(shop: Workshop, mark: Path, address: str) -> None:
+    mark.unlink(missing_ok=True)
     shop.write("Dockerfile", f"{SHELL}ADD {address} /x\n")
     env = {"GIT_SSH_COMMAND": f"touch {mark};", "SSH_AUTH_SOCK": "/nowhere"}
     assert "--ssh default" in refuse(shop, mark, env=env)

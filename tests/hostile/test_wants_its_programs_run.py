@@ -15,6 +15,7 @@ import pytest
 
 from kedge.system.programs import find_program
 from tests.builders.containers import Runner, give_to
+from tests.builders.rows import each_row
 
 PLANTED = (
     *("sbatch", "srun", "salloc", "squeue", "sacct", "sinfo", "scontrol", "sacctmgr", "scancel"),
@@ -61,7 +62,7 @@ def hostile(runner: Runner) -> Iterator[Path]:
     assert marks.read_text() == ""
 
 
-@pytest.mark.parametrize("words", VERBS, ids=lambda words: "-".join(words[:3]).replace("/", ""))
+@each_row("words", VERBS, ids=lambda words: "-".join(words[:3]).replace("/", ""))
 def test_programs_of_the_current_directory_are_not_run(
     runner: Runner, hostile: Path, image: str, words: tuple[str, ...]
 ) -> None:

@@ -10,6 +10,7 @@ from kedge.builds.bases.bootstrap import plan_bootstrap
 from kedge.builds.read_recipe import read_recipe
 from kedge.errors import InvalidRecipe
 from tests.builders.builds import Workshop
+from tests.builders.rows import each_row
 
 AGENTS = ("debootstrap", "yum", "dnf", "zypper", "arch")
 ADDRESS = "http://127.0.0.1:1/x"
@@ -33,7 +34,7 @@ def write_header(agent: str, name: str, text: str) -> str:
     return "".join(f"{key}: {value}\n" for key, value in lines.items()) + "%post\ntrue\n"
 
 
-@pytest.mark.parametrize(("name", "text"), HEADERS)
+@each_row(("name", "text"), HEADERS)
 def test_words_of_a_header(name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bootstrap, "find_program", lambda name, path=None: f"/usr/bin/{name}")
     for agent in READ[name]:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from tests.builders.rows import each_row
 
 PROGRAM = '''
 import sys
@@ -48,7 +48,7 @@ FORGED = {
 }
 
 
-@pytest.mark.parametrize("kind", FORGED)
+@each_row("kind", FORGED)
 def test_a_forged_result_is_a_failure_and_the_next_call_is_answered(tmp_path: Path, kind: str) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM.replace("\\\\0", "\\0"))

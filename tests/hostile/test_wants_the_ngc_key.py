@@ -16,6 +16,7 @@ from kedge.image.registry.docker_config import Login
 from kedge.image.registry.response_errors import Situation
 from kedge.image.registry.secret import Secret
 from kedge.image.registry.transport import HttpRequest, Response
+from tests.builders.rows import each_row
 
 KEY = "nvapi-a-key-that-nobody-else-may-see"
 OLD_KEY = "b2xkLWtleXMtaGF2ZS1uby1wcmVmaXg="
@@ -62,8 +63,8 @@ def file_login(home: Path, host: str, user: str, password: str) -> None:
     login_file(home).write_text(json.dumps({"auths": {host: {"auth": encoded}}}))
 
 
-@pytest.mark.parametrize("host", LOOKALIKES)
-@pytest.mark.parametrize(
+@each_row("host", LOOKALIKES)
+@each_row(
     "environ",
     [
         {"NGC_API_KEY": KEY},
@@ -77,7 +78,7 @@ def test_key_of_the_environment_goes_to_no_other_registry(tmp_path: Path, host: 
     assert find(tmp_path, host, **environ) is None
 
 
-@pytest.mark.parametrize("host", ["nvcr.io", "NVCR.IO", "Nvcr.Io:443"])
+@each_row("host", ["nvcr.io", "NVCR.IO", "Nvcr.Io:443"])
 def test_key_of_the_environment_goes_to_nvidia(tmp_path: Path, host: str) -> None:
     found = find(tmp_path, host, NGC_API_KEY=KEY)
     assert found is not None
@@ -122,14 +123,14 @@ def ask_for_token(base: str, realm: str) -> Listener:
     return listener
 
 
-@pytest.mark.parametrize("realm", REALMS)
+@each_row("realm", REALMS)
 def test_key_does_not_follow_a_challenge_to_another_host(realm: str) -> None:
     for request in ask_for_token("https://nvcr.io", realm).sent:
         assert request.authorization is None
         assert not request.body
 
 
-@pytest.mark.parametrize("realm", ["https://nvcr.io/proxy_auth?scope=a", "https://AUTHN.nvidia.com/token"])
+@each_row("realm", ["https://nvcr.io/proxy_auth?scope=a", "https://AUTHN.nvidia.com/token"])
 def test_key_goes_to_nvidias_token_services(realm: str) -> None:
     (request,) = ask_for_token("https://nvcr.io", realm).sent
     assert request.authorization is not None

@@ -18,6 +18,7 @@ from kedge.tools.jupyter.image_python import ImagePython, ask_python
 from kedge.tools.jupyter.kernel_in_job import read_connection
 from kedge.tools.jupyter.kernel_specs import Kernel, describe_kernel, list_kernels
 from kedge.tools.jupyter.lab import close_log, plan_lab
+from tests.builders.rows import each_row
 
 ANSWER = {
     "program": "/usr/bin/python3",
@@ -40,7 +41,7 @@ FORGED = [
 ]
 
 
-@pytest.mark.parametrize(("name", "forged"), FORGED)
+@each_row(("name", "forged"), FORGED)
 def test_answers_of_an_image_have_their_shape(monkeypatch: pytest.MonkeyPatch, name: str, forged: object) -> None:
     """They go to uv and pip of the host, into kernel.json, and into lines that the user is told to type."""
     said = image_python._MARK + json.dumps({**ANSWER, name: forged})
@@ -112,7 +113,7 @@ def test_a_listing_of_kernels_passes_over_what_is_none(tmp_path: Path) -> None:
     assert [each.name for each in list_kernels(tmp_path)] == ["good"]
 
 
-@pytest.mark.parametrize("changed", [{"shell_port": "7; id"}, {"ip": 7}, {"transport": "ipc"}, {"hb_port": None}])
+@each_row("changed", [{"shell_port": "7; id"}, {"ip": 7}, {"transport": "ipc"}, {"hb_port": None}])
 def test_connection_files_that_are_none(tmp_path: Path, changed: dict[str, object]) -> None:
     ports = {f"{name}_port": 1 for name in ("shell", "iopub", "stdin", "control", "hb")}
     path = tmp_path / "kernel.json"

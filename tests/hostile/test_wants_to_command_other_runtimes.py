@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import shlex
 
-import pytest
-
 from tests.builders.containers import Runner, give_to, make_sandbox
+from tests.builders.rows import each_row
 
 HARMFUL = {
     "STORAGE_OPTS": "overlay.mount_program=/tmp/evil",
@@ -31,7 +30,7 @@ printf 'word %s\\n' "$@"
 """
 
 
-@pytest.mark.parametrize("runtime", PROGRAMS)
+@each_row("runtime", PROGRAMS)
 def test_variables_of_an_image(runner: Runner, runtime: str) -> None:
     folder = runner.folder / runtime
     lines = "\n".join(f"export {name}={shlex.quote(value)}" for name, value in HARMFUL.items())

@@ -16,6 +16,7 @@ from kedge.image.registry.mirrors import load_registries, user_configuration
 from kedge.image.store.layout import Layout
 from kedge.system.private_files import make_private
 from tests.builders.containers import Runner
+from tests.builders.rows import each_row
 
 VERBS = (
     ("config", "set", "threads", "2"),
@@ -57,7 +58,7 @@ def test_folders_above_get_the_same_mode_and_old_ones_keep_theirs(tmp_path: Path
         make_private(tmp_path / "file/below")
 
 
-@pytest.mark.parametrize("home", [".", "", "sub/.."])
+@each_row("home", [".", "", "sub/.."])
 def test_settings_of_the_current_directory_are_not_read(runner: Runner, home: str) -> None:
     folder = runner.folder / "cloned"
     (folder / ".config/kedge").mkdir(parents=True, exist_ok=True)

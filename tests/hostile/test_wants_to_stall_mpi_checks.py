@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
+from tests.builders.containers import Runner, give_to, make_sandbox, warm_runner
+from tests.builders.rows import each_row
 
-from tests.builders.containers import Runner, give_to, make_sandbox
-
+runner = warm_runner
 MOST = 60.0  # seconds, on a machine that does other things, too
 HIDE = "\x1b[8m\x1b]0;planted\x07\x9b31m"
 
@@ -54,7 +54,7 @@ LIBRARIES: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", LIBRARIES)
+@each_row("name", LIBRARIES)
 def test_mpi_libraries_that_are_none(runner: Runner, name: str) -> None:
     root = make_sandbox(runner.folder / f"image-{name}")
     folder = root / "usr/lib"
@@ -93,7 +93,7 @@ LOGS = {
 }
 
 
-@pytest.mark.parametrize("name", LOGS)
+@each_row("name", LOGS)
 def test_logs_that_want_to_stall(runner: Runner, name: str) -> None:
     path = runner.home / "job.log"
     path.write_bytes(LOGS[name])

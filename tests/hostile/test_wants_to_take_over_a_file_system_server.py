@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders.containers import Runner, give_to, make_sandbox
+from tests.builders.rows import each_row
 from tests.builders.strangers import KEY, KEY_FILE
 from tests.requirements import open_way, require_program
 
@@ -80,7 +81,7 @@ def check(said: str) -> None:
         assert reach not in said, said
 
 
-@pytest.mark.parametrize("way", WAYS)
+@each_row("way", WAYS)
 def test_squashfuse(runner: Runner, sif: Path, place: Path, port: int, way: tuple[str, ...]) -> None:
     program = place / "squashfuse_ll"
     write_look(runner, program, sif, port)
@@ -92,15 +93,14 @@ def test_squashfuse(runner: Runner, sif: Path, place: Path, port: int, way: tupl
     check(done.stderr)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@each_row("way", WAYS)
 def test_fuse2fs(runner: Runner, image: str, place: Path, port: int, way: tuple[str, ...]) -> None:
     overlay = runner.folder / "overlay.img"
     if not overlay.exists():
         runner.read("overlay", "create", str(overlay))
     write_look(runner, place / "fuse2fs", overlay, port)
     done = runner.run(
-        *("exec", "--overlay", str(overlay), *way, image, "true"),
-        env={"PATH": f"{place}:/usr/bin:/bin", "SECRET": "x"},
+        *("exec", "--overlay", str(overlay), *way, image, "true"), env={"PATH": f"{place}:/usr/bin:/bin", "SECRET": "x"}
     )
     assert done.returncode != 0
     check(done.stderr)

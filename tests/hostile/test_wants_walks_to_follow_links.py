@@ -38,14 +38,14 @@ from tests.builders.link_swaps import (
     plant,
     read_under_attack,
 )
-from tests.builders.matrices import each_cell
+from tests.builders.rows import each_row
 from tests.requirements import require_root
 from tests.unit.image.layers.test_directory_tree import ordinary_user
 
 ATTACKER = USER + 1
 MANY = 2000  # files of a directory that is read between the look at another one and its reading
-STAYS = (0, 2)  # calls after which what was exchanged is put back; 0: it is not
-WAYS = ("above", "folder", "file", "pipe", "moved")
+# What is exchanged, and the calls after which it is put back, which differs where names lead to the key; 0: it is not
+EXCHANGES = (("above", 2), ("folder", 0), ("folder", 2), ("file", 2), ("pipe", 0), ("moved", 0))
 ROUNDS = pytest.mark.parametrize("rounds", [1, pytest.param(3, marks=pytest.mark.long)])
 
 
@@ -76,12 +76,7 @@ def read_for_copy(tree: Path) -> bytes:
     return names + join_all(root, CopiedContent())
 
 
-READINGS = {
-    "convert": read_for_convert,
-    "commit": read_for_commit,
-    "step": read_for_step,
-    "copy": read_for_copy,
-}
+READINGS = {"convert": read_for_convert, "commit": read_for_commit, "step": read_for_step, "copy": read_for_copy}
 
 
 def join_all(root: Node, source: ContentSource) -> bytes:
@@ -101,19 +96,14 @@ def old_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(libc, "open_beneath", refuse, raising=False)
 
 
-def has_reason(reading: str, way: str, stay: int) -> bool:
-    """Each reading meets each exchange; one that is put back again differs where names lead to the key."""
-    del reading
-    return stay == (2 if way in ("above", "file") else 0) or way == "folder"
-
-
-@each_cell("reading,way,stay", has_reason, READINGS, WAYS, STAYS)
+@pytest.mark.parametrize("reading", READINGS)
+@each_row("way,stay", EXCHANGES)
 def test_exchange_before_each_call_of_the_kernel(reading: str, way: str, stay: int) -> None:
     attack_each_call(reading, way, stay)
 
 
 @pytest.mark.usefixtures("old_kernel")
-@each_cell("way,stay", lambda way, stay: has_reason("commit", way, stay), WAYS, STAYS)
+@each_row("way,stay", EXCHANGES)
 def test_exchange_before_each_call_of_an_old_kernel(way: str, stay: int) -> None:
     attack_each_call("commit", way, stay)
 

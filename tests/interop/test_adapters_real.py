@@ -17,7 +17,8 @@ from kedge.container.others import RUNTIMES, plan_foreign
 from kedge.container.others.other_runtimes import open_image
 from kedge.system.views import DirectoryView
 from tests.builders.apptainer import PEER_USER, Apptainer, apptainer_folder
-from tests.builders.images import add_rich_image, kedge
+from tests.builders.images import add_rich_image
+from tests.builders.warm_kedge import kedge
 from tests.fakes.registry import FakeRegistry
 
 RUNNING = ("apptainer", "charliecloud")
@@ -91,36 +92,26 @@ def peer() -> Iterator[Peer]:
 
 
 @pytest.mark.parametrize("runtime", RUNNING)
-def test_program_sees_home_folder_and_image(peer: Peer, runtime: str) -> None:
-    script = "pwd; cat $HOME/mine; echo $GREETING; cat /data/replaced"
-    shown = peer.show(runtime, "sh", "-c", script, home=str(peer.home))
-    assert shown == f"{peer.apptainer.folder}\nat home\nhello world\nabove"
+def test_program_sees_home_folder_binds_and_variables(peer: Peer, runtime: str) -> None:
+    """What needs no other options: one start."""
+    environ = {"GREETING": "host", "OWN": "host", "APPTAINERENV_THIRD": "forwarded", "APPTAINERENV_OWN": "weak"}
+    data = str(peer.apptainer.folder / "data")
+    binds = [Bind(data, "/new/place"), Bind(f"{data}/file", "/opt/one")]
+    script = "pwd; cat $HOME/mine /data/replaced; echo; cat /new/place/file /opt/one; "
+    script += 'echo "$GREETING|$OWN|$THIRD|$PATH"; exit 7'
+    given = {"home": str(peer.home), "binds": binds, "environ": environ, "env": ["OWN=strong"]}
+    status, output, errors = peer.run(runtime, "sh", "-c", script, **given)
+    assert status == 7, errors
+    *shown, variables = output.splitlines()
+    assert shown == [str(peer.apptainer.folder), "at home", "above", "bound", "bound"]
+    assert variables.startswith("hello world|strong|forwarded|/bin")
 
 
 @pytest.mark.parametrize("runtime", RUNNING)
-def test_exit_status_passes(peer: Peer, runtime: str) -> None:
-    assert peer.run(runtime, "sh", "-c", "exit 7")[0] == 7
-
-
-@pytest.mark.parametrize("runtime", RUNNING)
-def test_run_starts_the_entrypoint(peer: Peer, runtime: str) -> None:
+def test_run_starts_the_entrypoint_and_shell_ends_with_its_input(peer: Peer, runtime: str) -> None:
     assert peer.show(runtime, verb="run", no_workdir=True) == "[default]"
     assert peer.show(runtime, "a b", "c", verb="run", no_workdir=True) == "[a b][c]"
-
-
-@pytest.mark.parametrize("runtime", RUNNING)
-def test_shell_ends_with_its_input(peer: Peer, runtime: str) -> None:
     assert peer.show(runtime, verb="shell") == ""
-
-
-@pytest.mark.parametrize("runtime", RUNNING)
-def test_variables_come_in_the_same_order_of_strength(peer: Peer, runtime: str) -> None:
-    environ = {"GREETING": "host", "OWN": "host", "APPTAINERENV_THIRD": "forwarded", "APPTAINERENV_OWN": "weak"}
-    script = 'echo "$GREETING|$OWN|$THIRD|$PATH"'
-    shown = peer.show(runtime, "sh", "-c", script, environ=environ, env=["OWN=strong"])
-    greeting, own, third, path = shown.strip().split("|")
-    assert (greeting, own, third) == ("hello world", "strong", "forwarded")
-    assert path.startswith("/bin")
 
 
 @pytest.mark.parametrize("runtime", RUNNING)
@@ -132,13 +123,6 @@ def test_cleanenv_leaves_little(peer: Peer, runtime: str) -> None:
 
 
 @pytest.mark.parametrize("runtime", RUNNING)
-def test_binds_are_there(peer: Peer, runtime: str) -> None:
-    data = str(peer.apptainer.folder / "data")
-    binds = [Bind(data, "/new/place"), Bind(f"{data}/file", "/opt/one")]
-    assert peer.show(runtime, "cat", "/new/place/file", "/opt/one", binds=binds) == "bound\nbound\n"
-
-
-@pytest.mark.parametrize("runtime", RUNNING)
 def test_pwd_and_home_are_where_they_were_asked(peer: Peer, runtime: str) -> None:
     data = str(peer.apptainer.folder / "data")
     shown = peer.show(runtime, "sh", "-c", "pwd; echo $HOME; cat $HOME/file", pwd="/data", home=f"{data}:/home/other")
@@ -147,18 +131,13 @@ def test_pwd_and_home_are_where_they_were_asked(peer: Peer, runtime: str) -> Non
 
 @pytest.mark.parametrize("runtime", RUNNING)
 def test_contain_shows_nothing_of_the_host(peer: Peer, runtime: str) -> None:
-    status, output, _ = peer.run(runtime, "cat", f"{peer.home}/mine", contain=True)
-    assert (status, output) == (1, "")
-    assert peer.show(runtime, "sh", "-c", "echo x >/tmp/new && cat /tmp/new", contain=True) == "x\n"
+    script = f"cat {peer.home}/mine; echo x >/tmp/new && cat /tmp/new"
+    assert peer.show(runtime, "sh", "-c", script, contain=True) == "x\n"
 
 
 @pytest.mark.parametrize("runtime", RUNNING)
-def test_fakeroot_is_root(peer: Peer, runtime: str) -> None:
+def test_fakeroot_is_root_and_writable_tmpfs_takes_files(peer: Peer, runtime: str) -> None:
     assert peer.show(runtime, "id", "-u", fakeroot=True) == "0\n"
-
-
-@pytest.mark.parametrize("runtime", RUNNING)
-def test_writable_tmpfs_takes_files(peer: Peer, runtime: str) -> None:
     assert peer.show(runtime, "sh", "-c", "echo x >/new && cat /new", writable_tmpfs=True) == "x\n"
 
 

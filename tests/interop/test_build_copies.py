@@ -2,7 +2,8 @@
 """COPY and ADD beside buildah: the same Dockerfile over the same base gives the same tree in both.
 
 Every case is a stage of its own, and the last stage collects them, so that one build of each program is enough. Cases
-that buildah's release does not know (`--exclude`, `--parents`, text in the recipe) are for the unit tests.
+that buildah's release does not know (`--exclude`, `--parents`, text in the recipe) are for the unit tests. What buildah
+did is recorded (`recorded.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import json
 import os
 import stat
 import subprocess
-import sys
 import tarfile
 import tempfile
 from collections.abc import Mapping
@@ -28,9 +28,9 @@ from kedge.image.formats.oci.stored_image import StoredImage, StoredLayer
 from kedge.image.formats.oci.writer import write_layout
 from tests.builders.buildah import run_buildah
 from tests.builders.copy_cases import BASE, CASES, CONTEXT, CopyCase, Tree, describe_entry, write_tree
-from tests.builders.images import kedge
+from tests.builders.warm_kedge import kedge
 from tests.interop.recorded import find_changes, recall
-from tests.requirements import REPOSITORY, require_program, require_root
+from tests.requirements import require_program, require_root
 
 EXTRA = (
     CopyCase("add an archive", "ADD archive.tar.gz /t/"),
@@ -69,16 +69,9 @@ class Buildah:
     def run(self, *words: str) -> str:
         return run_buildah(self.folder, *words)
 
-    def read_image(self, reference: str) -> dict[str, str]:
-        container = self.run("from", "--pull-never" if ":" not in reference else "--pull", reference).strip()
+    def read_image(self, name: str) -> dict[str, str]:
+        container = self.run("from", "--pull-never", name).strip()
         return describe_directory(Path(self.run("mount", container).strip()))
-
-
-@pytest.fixture(name="buildah")
-def make_buildah(tmp_path: Path) -> Buildah:
-    require_root()
-    require_program("buildah")
-    return Buildah(tmp_path)
 
 
 def describe_directory(root: Path) -> dict[str, str]:
@@ -91,7 +84,7 @@ def describe_directory(root: Path) -> dict[str, str]:
             if stat.S_ISLNK(status.st_mode):
                 content = str(path.readlink())
             elif stat.S_ISREG(status.st_mode):
-                content = path.read_bytes()[:200]
+                content = path.read_bytes()[:200] if path.suffix != ".gz" else "compressed"  # gzip notes times
             owner = (status.st_uid, status.st_gid)
             described[str(path.relative_to(root))] = describe_entry(status.st_mode, owner, content)
     return described
@@ -154,17 +147,6 @@ def write_recipe(path: Path, base: Path, cases: list[CopyCase]) -> None:
     path.write_text("\n".join([*stages, "FROM scratch", *collected]) + "\n")
 
 
-def build_with_kedge(folder: Path, recipe: Path, context: Path) -> None:
-    environment = {
-        **os.environ, "HOME": str(folder), "KEDGE_CACHEDIR": f"{folder}/cache", "KEDGE_NODEDIR": f"{folder}/node",
-    }  # fmt: skip
-    argv = [sys.executable, "-m", "kedge", "build", "-f", str(recipe), "-o", f"oci:{folder}/result", str(context)]
-    done = subprocess.run(
-        argv, capture_output=True, text=True, check=False, timeout=300, env=environment, cwd=REPOSITORY
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 def prepare(tmp_path: Path, cases: list[CopyCase]) -> tuple[Path, Path]:
     """The context and the recipe."""
     context, base = tmp_path / "context", tmp_path / "base"
@@ -177,20 +159,30 @@ def prepare(tmp_path: Path, cases: list[CopyCase]) -> tuple[Path, Path]:
     return context, tmp_path / "Dockerfile"
 
 
-def test_copies_give_the_trees_that_buildah_makes(buildah: Buildah, tmp_path: Path) -> None:
+def ask_buildah_to_copy(names: list[str]) -> dict[str, dict[str, str]]:
+    """The files of the image that collects all cases."""
+    require_root()
+    with tempfile.TemporaryDirectory(prefix="kedge-buildah-") as name:
+        context, recipe = prepare(Path(name), list_cases())
+        buildah = Buildah(Path(name))
+        buildah.run("build", "--layers=false", "-t", "theirs", "-f", str(recipe), str(context))
+        return dict.fromkeys(names, buildah.read_image("theirs"))
+
+
+COPIES = {"all": ([case.lines for case in list_cases()], BASE, CONTEXT)}
+
+
+def test_copies_give_the_trees_that_buildah_makes(tmp_path: Path) -> None:
+    require_root()  # else the files of the directory are ours
     cases = list_cases()
     context, recipe = prepare(tmp_path, cases)
-    buildah.run("build", "--layers=false", "-t", "theirs", "-f", str(recipe), str(context))
-    build_with_kedge(tmp_path, recipe, context)
-    theirs, ours = buildah.read_image("theirs"), buildah.read_image(f"oci:{tmp_path}/result")
-    differences = {
-        path: (ours.get(path, "-"), theirs.get(path, "-"))
+    kedge("build", "-f", recipe, "--sandbox", tmp_path / "box", context, cache=tmp_path / "cache", cwd=tmp_path)
+    theirs = recall("copies", COPIES, ask_buildah_to_copy, ask_version)["all"]
+    ours = {path: each for path, each in describe_directory(tmp_path / "box").items() if path[0].isdigit()}
+    named = {
+        f"{cases[int(path.partition('/')[0])].name}: {path.partition('/')[2]}": (ours.get(path), theirs.get(path))
         for path in sorted({*ours, *theirs})
         if ours.get(path) != theirs.get(path)
-    }
-    named = {
-        f"{cases[int(path.partition('/')[0])].name}: {path.partition('/')[2]}": pair
-        for path, pair in differences.items()
     }
     assert {name: pair for name, pair in named.items() if name not in JUSTIFIED} == {}
 
@@ -240,5 +232,6 @@ def test_ignore_files_leave_out_what_buildah_leaves_out(tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.root
-def test_ignore_files_are_recorded_as_buildah_reads_them() -> None:
+def test_copies_and_ignore_files_are_recorded_as_buildah_takes_them() -> None:
     assert find_changes("ignore-files", QUESTIONS, ask_buildah) == []
+    assert find_changes("copies", COPIES, ask_buildah_to_copy) == []

@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`%files` through the real Apptainer and through kedge: every kind of source to every kind of destination."""
+"""`%files` through the real Apptainer and through kedge: every kind of source to every kind of destination.
+
+What Apptainer did is recorded (`recorded.py`).
+"""
 
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.builders.apptainer import PEER_USER, Apptainer, apptainer_folder
-from tests.builders.containers import Runner, make_runner
-from tests.requirements import require_user_namespaces
+from tests.builders.apptainer import apptainer_folder
+from tests.builders.containers import Runner, give_to, warm_runner
+from tests.interop.recorded import find_changes, recall
+
+runner = warm_runner
 
 FILES = ("plain", "a.txt", "b.txt", "with space", "dir/one", "dir/sub/two", "dir/.hidden", "other dir/x y", "star*")
 LINKS = {
@@ -34,33 +39,26 @@ SINGLE = (
 )
 
 
-@pytest.fixture(scope="module")
-def peer() -> Iterator[Apptainer]:
-    require_user_namespaces()
-    with apptainer_folder() as made:
-        for name in FILES:
-            path = made.folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(name)
-        for name, target in LINKS.items():
-            (made.folder / name).symlink_to(target)
-        (made.folder / "empty").mkdir()
-        (made.folder / "dir/sub").chmod(0o750)
-        (made.folder / "b.txt").chmod(0o755)
-        box = made.folder / "box"
-        for name in ("bin", "etc"):
-            (box / name).mkdir(parents=True)
-        for name in ("passwd", "group"):
-            (box / "etc" / name).write_text("")
-        for number in range(len(SOURCES)):
-            fill_place(box / f"c{number}")
-        made.own(made.folder)
-        yield made
-
-
-@pytest.fixture(scope="module")
-def runner(peer: Apptainer) -> Runner:
-    return make_runner(peer.folder, PEER_USER)
+def write_folder(folder: Path) -> None:
+    """What the recipes copy, and the directory that they begin with."""
+    for name in FILES:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    for name, target in LINKS.items():
+        (folder / name).symlink_to(target)
+    (folder / "empty").mkdir()
+    (folder / "dir/sub").chmod(0o750)
+    (folder / "b.txt").chmod(0o755)
+    for name in ("bin", "etc"):
+        (folder / "box" / name).mkdir(parents=True)
+    for name in ("passwd", "group"):
+        (folder / "box/etc" / name).write_text("")
+    for number in range(len(SOURCES)):
+        fill_place(folder / f"box/c{number}")
+    for number, lines in enumerate(RECIPES):
+        text = lines.replace("FOLDER", str(folder))
+        (folder / f"{number}.def").write_text(f"Bootstrap: localimage\nFrom: box\n%files\n    {text}\n")
 
 
 def fill_place(folder: Path) -> None:
@@ -73,43 +71,58 @@ def fill_place(folder: Path) -> None:
     (folder / "tofile").symlink_to("file")
 
 
-def list_recipes(folder: Path) -> list[str]:
-    """The lines of one recipe with all sources and places that go together, and of one for each of the others."""
-    every = [f"{source} /c{number}/{place}" for number, source in enumerate(SOURCES) for place in PLACES]
-    return [text.replace("FOLDER", str(folder)) for text in ("\n    ".join(every), *SINGLE)]
+EVERY = [f"{source} /c{number}/{place}" for number, source in enumerate(SOURCES) for place in PLACES]
+RECIPES = ("\n    ".join(EVERY), *SINGLE)  # all sources and places that go together, and one for each of the others
+QUESTIONS = {str(number): (lines, FILES, LINKS) for number, lines in enumerate(RECIPES)}
 
 
-def read_tree(folder: Path) -> dict[str, tuple[str, str]]:
-    """Kind, mode and content by path, without what says how the image was made."""
-    tree = {}
+def read_tree(folder: Path) -> dict[str, list[str]]:
+    """Kind, mode and content by path, without what says how the image was made; the context is called FOLDER."""
+    tree: dict[str, list[str]] = {}
     for path in folder.rglob("*"):
-        name, status = str(path.relative_to(folder)), path.lstat()
+        name, status = str(path.relative_to(folder)).replace(folder.parent.name, "FOLDER"), path.lstat()
         if name.startswith((".singularity.d", "environment", "singularity", ".run", ".exec", ".shell", ".test")):
             continue
         if stat.S_ISLNK(status.st_mode):
-            tree[name] = ("link", str(path.readlink()))
+            tree[name] = ["link", str(path.readlink())]
         elif stat.S_ISDIR(status.st_mode):
-            tree[name] = ("directory", oct(status.st_mode & 0o755))
+            tree[name] = ["directory", oct(status.st_mode & 0o755)]
         else:
-            tree[name] = (oct(status.st_mode & 0o755), path.read_text())
+            tree[name] = [oct(status.st_mode & 0o755), path.read_text()]
     return tree
 
 
+def ask_apptainer(names: list[str]) -> dict[str, Any]:
+    """The files of each image that it builds; None where it refuses."""
+    with apptainer_folder() as peer:
+        write_folder(peer.folder)
+        peer.own(peer.folder)
+        answers = peer.answer(*(("build", "--sandbox", f"out-{name}", f"{name}.def") for name in names))
+        return {
+            name: None if status else read_tree(peer.folder / f"out-{name}")
+            for name, (status, _) in zip(names, answers, strict=True)
+        }
+
+
 @pytest.mark.slow
-def test_files_land_where_apptainer_puts_them(peer: Apptainer, runner: Runner) -> None:
-    recipes = list_recipes(peer.folder)
-    for number, lines in enumerate(recipes):
-        (peer.folder / f"{number}.def").write_text(f"Bootstrap: localimage\nFrom: box\n%files\n    {lines}\n")
-    words = [("build", "--sandbox", f"theirs-{number}", f"{number}.def") for number in range(len(recipes))]
-    differences = []
-    for number, (status, _) in enumerate(peer.answer(*words)):
-        done = runner.run("build", "--sandbox", f"ours-{number}", f"{number}.def", cwd=peer.folder)
-        ours, theirs = peer.folder / f"ours-{number}", peer.folder / f"theirs-{number}"
-        if bool(status) != bool(done.returncode):
-            differences.append(
-                f"{recipes[number][-60:]}: Apptainer {status}, kedge {done.returncode} {done.stderr[-300:]}"
-            )
-        elif not status:
-            changes = set(read_tree(ours).items()) ^ set(read_tree(theirs).items())
-            differences += [f"{recipes[number][-60:]}: {change}" for change in sorted(changes)]
+def test_files_land_where_apptainer_puts_them(runner: Runner) -> None:
+    place, differences = runner.folder, []
+    write_folder(place)
+    give_to(runner, place)
+    for number, theirs in recall("files", QUESTIONS, ask_apptainer).items():
+        done = runner.run("build", "--sandbox", f"ours-{number}", f"{number}.def", cwd=place)
+        shown = RECIPES[int(number)][-60:]
+        if (theirs is None) != bool(done.returncode):
+            differences.append(f"{shown}: Apptainer {theirs is None}, kedge {done.returncode} {done.stderr[-300:]}")
+        elif theirs is not None:
+            ours = read_tree(place / f"ours-{number}")
+            names = sorted({*ours, *theirs})
+            differences += [f"{shown}: {name}" for name in names if ours.get(name) != theirs.get(name)]
     assert not differences, "\n".join(differences)
+
+
+@pytest.mark.long
+@pytest.mark.peer
+@pytest.mark.root
+def test_files_are_recorded_as_apptainer_copies_them() -> None:
+    assert find_changes("files", QUESTIONS, ask_apptainer) == []

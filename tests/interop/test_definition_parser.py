@@ -80,29 +80,10 @@ CASES = {
     "unknown stage": Case(HEADER + "%files from one\n/x\n"),
 }
 PIECES = (
-    *("%runscript\n", "%labels\n", "%environment\n", "%help\n", "%arguments\n", "%startscript -e\n"),
-    *(
-        "A b\n",
-        "x=1\n",
-        "{{ x }} {{y}}\n",
-        "# {{ x }}\n",
-        "#{{x}}\n",
-        "a # b\n",
-        "\n",
-        "\r\n",
-        "  ",
-        "\t",
-        "Stage: s\n",
-    ),
-    *(
-        "Bootstrap: scratch\n",
-        "bootstrap:scratch\n",
-        "x: y\n",
-        "%help more # c\n",
-        "#!/bin/bash\n",
-        "z\n",
-        "export A=b\n",
-    ),
+    *("%runscript\n", "%labels\n", "%environment\n", "%help\n", "%arguments\n", "%startscript -e\n", "A b\n"),
+    *("x=1\n", "{{ x }} {{y}}\n", "# {{ x }}\n", "#{{x}}\n", "a # b\n", "\n", "\r\n", "  ", "\t", "Stage: s\n"),
+    *("Bootstrap: scratch\n", "bootstrap:scratch\n", "x: y\n", "%help more # c\n", "#!/bin/bash\n", "z\n"),
+    *("export A=b\n",),
 )
 
 

@@ -18,10 +18,11 @@ from kedge.base.manifest import OCI_MANIFEST, Descriptor, Manifest
 from kedge.errors import AuthenticationFailed, ImageNotFound, NetworkFailed
 from kedge.image.registry.client import RegistryClient
 from kedge.image.registry.oras import SIF_CONFIG_BYTES, sif_config, sif_layer, sif_manifest
-from tests.builders.certificates import Authority, make_authority
+from tests.builders.certificates import make_authority
 from tests.builders.docker_registry import DockerRegistry, docker_registry
 from tests.builders.registry_access import Waits, make_access
 from tests.fakes.proxy import CuttingProxy
+from tests.interop.test_layers_tools import make_layout
 
 pytestmark = pytest.mark.service
 PASSWORD = "htpasswd-p4ssword"
@@ -29,38 +30,25 @@ LAYERS = (random.Random(1).randbytes(3_200_000), b"second layer")  # skopeo comp
 ENVIRON = {"KEDGE_DOCKER_USERNAME": "user", "KEDGE_DOCKER_PASSWORD": PASSWORD}
 
 
-def write_layout(folder: Path) -> str:
-    """An OCI layout with two uncompressed layers; returns skopeo's name for it."""
-    blobs = folder / "blobs/sha256"
-    blobs.mkdir(parents=True)
-
-    def store(data: bytes, media_type: str) -> dict[str, object]:
-        digest = Digest.of(data)
-        (blobs / digest.hex).write_bytes(data)
-        return {"mediaType": media_type, "digest": str(digest), "size": len(data)}
-
-    layers = [store(layer, "application/vnd.oci.image.layer.v1.tar") for layer in LAYERS]
-    rootfs = {"type": "layers", "diff_ids": [layer["digest"] for layer in layers]}
-    config = json.dumps({"architecture": "amd64", "os": "linux", "rootfs": rootfs}).encode()
-    manifest = {
-        "schemaVersion": 2,
-        "mediaType": OCI_MANIFEST,
-        "config": store(config, "application/vnd.oci.image.config.v1+json"),
-        "layers": layers,
-    }
-    entry = store(json.dumps(manifest).encode(), OCI_MANIFEST)
-    entry["annotations"] = {"org.opencontainers.image.ref.name": "1.0"}
-    (folder / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [entry]}))
-    (folder / "oci-layout").write_text('{"imageLayoutVersion":"1.0.0"}')
-    return f"oci:{folder}:1.0"
-
-
-@pytest.fixture(params=["plain", "htpasswd", "tls"])
-def registry(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[DockerRegistry]:
-    authority = make_authority(tmp_path / "ca") if request.param == "tls" else None
-    users = {"user": PASSWORD} if request.param != "plain" else None
-    with docker_registry(tmp_path, htpasswd=users, tls=authority) as running:
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DockerRegistry]:
+    """It wants a login, and its certificate is of a private authority."""
+    folder = tmp_path_factory.mktemp("registry")
+    with docker_registry(folder, htpasswd={"user": PASSWORD}, tls=make_authority(folder / "ca")) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DockerRegistry]:
+    """Without either."""
+    with docker_registry(tmp_path_factory.mktemp("plain")) as running:
+        yield running
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> str:
+    """An image of two uncompressed layers, as skopeo names it."""
+    return f"oci:{make_layout(tmp_path / 'layout', [*LAYERS], is_packed=False)}"
 
 
 def client_of(registry: DockerRegistry, home: Path, host: str | None = None) -> RegistryClient:
@@ -75,8 +63,8 @@ def read_all(client: RegistryClient, repository: str, descriptor: Descriptor, of
         return b"".join(stream)
 
 
-def test_client_pulls_what_skopeo_pushed(registry: DockerRegistry, tmp_path: Path) -> None:
-    registry.copy_in(write_layout(tmp_path / "layout"), "team/app:1.0")
+def test_client_pulls_what_skopeo_pushed(registry: DockerRegistry, source: str, tmp_path: Path) -> None:
+    registry.copy_in(source, "team/app:1.0")
     client = client_of(registry, tmp_path)
     manifest = client.get_manifest("team/app", "1.0")
     assert isinstance(manifest, Manifest)
@@ -92,9 +80,9 @@ def test_client_pulls_what_skopeo_pushed(registry: DockerRegistry, tmp_path: Pat
         client.get_manifest("team/app", "2.0")
 
 
+@pytest.mark.usefixtures("source")
 def test_skopeo_pulls_what_client_pushed(registry: DockerRegistry, tmp_path: Path) -> None:
     layout = tmp_path / "layout"
-    write_layout(layout)
     client = client_of(registry, tmp_path)
     index = json.loads((layout / "index.json").read_text())
     raw = (layout / "blobs/sha256" / index["manifests"][0]["digest"].removeprefix("sha256:")).read_bytes()
@@ -131,80 +119,72 @@ def test_client_pushes_sif_for_oras(registry: DockerRegistry, tmp_path: Path) ->
     assert registry.inspect("sifs/app:1.0")["config"] == sif_config().as_json()
 
 
-def test_download_resumes_after_the_connection_is_cut(tmp_path: Path) -> None:
-    with docker_registry(tmp_path) as registry:
-        registry.copy_in(write_layout(tmp_path / "layout"), "team/app:1.0")
-        manifest = client_of(registry, tmp_path).get_manifest("team/app", "1.0")
-        assert isinstance(manifest, Manifest)
-        layer = manifest.layers[0]
-        with CuttingProxy(registry.port, [None, None, 500_000, 900_000]) as proxy:
-            client = client_of(registry, tmp_path, proxy.host)  # the first two ask whether it listens, and for https
-            received = bytearray()
-            breaks = 0
-            while len(received) < layer.size:
-                with client.open_blob("team/app", layer, len(received)) as stream:
-                    assert stream.offset == len(received)
-                    try:
-                        for piece in stream:
-                            received += piece
-                    except NetworkFailed as problem:
-                        breaks += bool(problem.is_transient)
-            assert breaks == 2
-            assert Digest.of(bytes(received)) == layer.digest
+def test_download_resumes_after_the_connection_is_cut(plain: DockerRegistry, source: str, tmp_path: Path) -> None:
+    plain.copy_in(source, "team/app:1.0")
+    manifest = client_of(plain, tmp_path).get_manifest("team/app", "1.0")
+    assert isinstance(manifest, Manifest)
+    layer = manifest.layers[0]
+    with CuttingProxy(plain.port, [None, None, 500_000, 900_000]) as proxy:
+        client = client_of(plain, tmp_path, proxy.host)  # the first two ask whether it listens, and for https
+        received = bytearray()
+        breaks = 0
+        while len(received) < layer.size:
+            with client.open_blob("team/app", layer, len(received)) as stream:
+                assert stream.offset == len(received)
+                try:
+                    for piece in stream:
+                        received += piece
+                except NetworkFailed as problem:
+                    breaks += bool(problem.is_transient)
+        assert breaks == 2
+        assert Digest.of(bytes(received)) == layer.digest
 
 
-def test_upload_resumes_after_the_connection_is_cut(tmp_path: Path) -> None:
+def test_upload_resumes_after_the_connection_is_cut(plain: DockerRegistry, tmp_path: Path) -> None:
     data = LAYERS[0]
     descriptor = Descriptor("application/octet-stream", Digest.of(data), len(data))
     path = tmp_path / "blob"
     path.write_bytes(data)
-    with docker_registry(tmp_path) as registry:
-        with CuttingProxy(registry.port, [None, None, 700_000], towards_server=True) as proxy:
-            client = client_of(registry, tmp_path, proxy.host)
-            assert client.upload_blob("team/up", descriptor, lambda: path.open("rb")) is True
-            assert proxy.connections > 2
-        assert read_all(client_of(registry, tmp_path), "team/up", descriptor) == data
+    with CuttingProxy(plain.port, [None, None, 700_000], towards_server=True) as proxy:
+        client = client_of(plain, tmp_path, proxy.host)
+        assert client.upload_blob("team/up", descriptor, lambda: path.open("rb")) is True
+        assert proxy.connections > 2
+    assert read_all(client_of(plain, tmp_path), "team/up", descriptor) == data
 
 
-def test_htpasswd_without_and_with_a_wrong_password(tmp_path: Path) -> None:
-    with docker_registry(tmp_path, htpasswd={"user": PASSWORD}) as registry:
-        with pytest.raises(AuthenticationFailed, match="requires a login"):
-            RegistryClient(registry.host, make_access(tmp_path)).get_manifest("a", "b")
-        wrong = {"DOCKER_USERNAME": "user", "DOCKER_PASSWORD": "wrong-secret"}
-        with pytest.raises(AuthenticationFailed, match="refused the login from DOCKER_USERNAME") as caught:
-            RegistryClient(registry.host, make_access(tmp_path, wrong)).get_manifest("a", "b")
-        assert "wrong-secret" not in f"{caught.value} {caught.value.context} {caught.value.hint}"
+def test_htpasswd_without_and_with_a_wrong_password(registry: DockerRegistry, tmp_path: Path) -> None:
+    bundle = registry.authority.certificate if registry.authority else None
+    with pytest.raises(AuthenticationFailed, match="requires a login"):
+        RegistryClient(registry.host, make_access(tmp_path, ca_bundle=bundle)).get_manifest("a", "b")
+    wrong = {"DOCKER_USERNAME": "user", "DOCKER_PASSWORD": "wrong-secret"}
+    with pytest.raises(AuthenticationFailed, match="refused the login from DOCKER_USERNAME") as caught:
+        RegistryClient(registry.host, make_access(tmp_path, wrong, ca_bundle=bundle)).get_manifest("a", "b")
+    assert "wrong-secret" not in f"{caught.value} {caught.value.context} {caught.value.hint}"
 
 
-@pytest.fixture
-def authority(tmp_path: Path) -> Authority:
-    return make_authority(tmp_path / "ca")
-
-
-def test_tls_of_a_private_authority_is_explained_and_never_downgraded(tmp_path: Path, authority: Authority) -> None:
+def test_tls_of_a_private_authority_is_explained_and_never_downgraded(registry: DockerRegistry, tmp_path: Path) -> None:
     waits = Waits()
-    with docker_registry(tmp_path, tls=authority) as registry:
-        with pytest.raises(NetworkFailed, match="authority that this host does not trust") as caught:
-            RegistryClient(registry.host, make_access(tmp_path, waits=waits)).get_manifest("a", "b")
-        assert "KEDGE_CA_BUNDLE" in (caught.value.hint or "")
-        assert f"/etc/docker/certs.d/{registry.host}/ca.crt" in (caught.value.hint or "")
-        assert waits.seconds == []
-        place = tmp_path / "certs.d" / registry.host
-        place.mkdir(parents=True)
-        (place / "ca.crt").write_bytes(authority.certificate.read_bytes())
-        with pytest.raises(ImageNotFound):  # trusted now, and there is no such image
-            RegistryClient(registry.host, make_access(tmp_path)).get_manifest("a", "b")
+    with pytest.raises(NetworkFailed, match="authority that this host does not trust") as caught:
+        RegistryClient(registry.host, make_access(tmp_path, waits=waits)).get_manifest("a", "b")
+    assert "KEDGE_CA_BUNDLE" in (caught.value.hint or "")
+    assert f"/etc/docker/certs.d/{registry.host}/ca.crt" in (caught.value.hint or "")
+    assert waits.seconds == []
+    place = tmp_path / "certs.d" / registry.host
+    place.mkdir(parents=True)
+    assert registry.authority is not None
+    (place / "ca.crt").write_bytes(registry.authority.certificate.read_bytes())
+    with pytest.raises(ImageNotFound):  # trusted now, and there is no such image
+        RegistryClient(registry.host, make_access(tmp_path, ENVIRON)).get_manifest("a", "b")
 
 
-def test_tls_registry_asked_in_plain_http_says_so(tmp_path: Path, authority: Authority) -> None:
-    with docker_registry(tmp_path, tls=authority) as registry, pytest.raises(Exception, match="speaks HTTPS"):
+def test_tls_registry_asked_in_plain_http_says_so(registry: DockerRegistry, tmp_path: Path) -> None:
+    with pytest.raises(Exception, match="speaks HTTPS"):
         RegistryClient(registry.host, make_access(tmp_path, plain_http=True)).get_manifest("a", "b")
 
 
-def test_insecure_registry_is_not_verified(tmp_path: Path, authority: Authority) -> None:
-    with docker_registry(tmp_path, tls=authority) as registry:
-        conf = tmp_path / "registries.conf"
-        conf.write_text(f'[[registry]]\nlocation="{registry.host}"\ninsecure=true\n')
-        access = make_access(tmp_path, {"CONTAINERS_REGISTRIES_CONF": str(conf)})
-        with pytest.raises(ImageNotFound):
-            RegistryClient(registry.host, access).get_manifest("a", "b")
+def test_insecure_registry_is_not_verified(registry: DockerRegistry, tmp_path: Path) -> None:
+    conf = tmp_path / "registries.conf"
+    conf.write_text(f'[[registry]]\nlocation="{registry.host}"\ninsecure=true\n')
+    access = make_access(tmp_path, {**ENVIRON, "CONTAINERS_REGISTRIES_CONF": str(conf)})
+    with pytest.raises(ImageNotFound):
+        RegistryClient(registry.host, access).get_manifest("a", "b")

@@ -35,14 +35,7 @@ PROGRAM = re.compile(r"/bin/[^/]+")
 
 # Where buildah mounts things into its containers; in an image from nothing it leaves them behind.
 MOUNT_POINTS = (
-    "/dev",
-    "/etc/hostname",
-    "/etc/hosts",
-    "/etc/resolv.conf",
-    "/proc",
-    "/run",
-    "/run/.containerenv",
-    "/sys",
+    *("/dev", "/etc/hostname", "/etc/hosts", "/etc/resolv.conf", "/proc", "/run", "/run/.containerenv", "/sys"),
 )
 
 

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import stat
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from kedge.base.platform import Platform
 from kedge.image.formats.sif.writer import SifBuilder
-from tests.builders.apptainer import apptainer_folder
+from tests.builders.apptainer import Apptainer
 from tests.builders.busybox import read_busybox
 from tests.builders.generated_trees import Thing, Tree, grow_tree
-from tests.builders.juries import Jury, choose_seeds
+from tests.builders.juries import Jury, each_tree
 from tests.builders.written_trees import Trial, write_by_calls
 
 pytestmark = [pytest.mark.peer, pytest.mark.root, pytest.mark.timeout(7200)]
@@ -47,22 +46,15 @@ def write_sif(trial: Trial, tree: Tree, path: Path) -> None:
     path.chmod(0o755)
 
 
-@pytest.mark.parametrize("count", [pytest.param(3, id="few"), pytest.param(300, marks=pytest.mark.long, id="many")])
-def test_apptainer_sees_the_tree(count: int, record_property: Callable[[str, object], None]) -> None:
-    jury = Jury()
-    with apptainer_folder() as apptainer:
-
-        def check(seed: int) -> None:
-            trial = Trial.choose(seed)
-            tree = grow_container(trial)
-            write_sif(trial, tree, apptainer.folder / "image.sif")
-            words = ["exec", "--no-home", "--pwd", "/", "image.sif", "/bin/busybox", "sh", "-c", LOOK]
-            *found, count = apptainer.run(*words).stdout.splitlines()
-            jury.tried["apptainer"] += 1
-            below = {path: thing for path, thing in tree.items() if path == b"t" or path.startswith(b"t/")}
-            files = [thing.data for thing in below.values() if thing.kind == stat.S_IFREG]
-            assert int(count) == len(below)
-            assert sorted(line[:64] for line in found) == sorted(hashlib.sha256(data).hexdigest() for data in files)
-
-        jury.try_each(choose_seeds(count), check)
-    jury.tell(record_property)
+@each_tree(2, 300)
+def test_apptainer_sees_the_tree(jury: Jury, seed: int, peer: Apptainer) -> None:
+    trial = Trial.choose(seed)
+    tree = grow_container(trial)
+    write_sif(trial, tree, peer.folder / "image.sif")
+    words = ["exec", "--no-home", "--pwd", "/", "image.sif", "/bin/busybox", "sh", "-c", LOOK]
+    *found, count = peer.run(*words).stdout.splitlines()
+    jury.tried["apptainer"] += 1
+    below = {path: thing for path, thing in tree.items() if path == b"t" or path.startswith(b"t/")}
+    files = [thing.data for thing in below.values() if thing.kind == stat.S_IFREG]
+    assert int(count) == len(below)
+    assert sorted(line[:64] for line in found) == sorted(hashlib.sha256(data).hexdigest() for data in files)

@@ -10,7 +10,6 @@ import io
 import random
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,7 +24,7 @@ from kedge.image.layers.tar_writer import write_layer
 from tests.builders.generated_trees import Tree, expect, grow_tree
 from tests.builders.image_judges import Unreadable, see_nodes
 from tests.builders.judged_trees import Seen, extract_layers, scan_tree
-from tests.builders.juries import Jury, choose_seeds
+from tests.builders.juries import Jury, each_tree
 from tests.builders.layers import MemorySink, sources
 from tests.builders.oci_images import store_layers
 from tests.builders.skopeo import run_skopeo
@@ -65,21 +64,13 @@ def read_by_kedge(tar: bytes) -> Seen:
     return see_nodes(flatten(sources(tar), sink), sink)
 
 
-@pytest.mark.parametrize("count", [pytest.param(60, id="few"), pytest.param(2000, marks=pytest.mark.long, id="many")])
-def test_layers_that_kedge_writes_are_what_the_tree_was(
-    count: int, tmp_path: Path, record_property: Callable[[str, object], None]
-) -> None:
+@each_tree(30, 2000)
+def test_layers_that_kedge_writes_are_what_the_tree_was(jury: Jury, seed: int, tmp_path: Path) -> None:
     require_root()
-    jury = Jury()
-
-    def check(seed: int) -> None:
-        tree, _, tar, _ = write(seed, ("gzip", "zstd", "none"))
-        wanted = expect(tree)
-        jury.compare(seed, "tar", wanted, lambda: read_by_tar(tar, tmp_path))
-        jury.compare(seed, "kedge", wanted, lambda: read_by_kedge(tar))
-
-    jury.try_each(choose_seeds(count), check)
-    jury.tell(record_property)
+    tree, _, tar, _ = write(seed, ("gzip", "zstd", "none"))
+    wanted = expect(tree)
+    jury.compare(seed, "tar", wanted, lambda: read_by_tar(tar, tmp_path))
+    jury.compare(seed, "kedge", wanted, lambda: read_by_kedge(tar))
 
 
 def run(*argv: str | Path) -> None:
@@ -105,20 +96,12 @@ def read_by_umoci(image: StoredImage, kind: str, place: Path) -> Seen:
             shutil.rmtree(place / name, ignore_errors=True)
 
 
-@pytest.mark.parametrize("count", [pytest.param(9, id="few"), pytest.param(300, marks=pytest.mark.long, id="many")])
-def test_layouts_and_archives_are_what_the_tree_was(
-    count: int, tmp_path: Path, record_property: Callable[[str, object], None]
-) -> None:
+@each_tree(6, 300)
+def test_layouts_and_archives_are_what_the_tree_was(jury: Jury, seed: int, tmp_path: Path) -> None:
     require_root()
-    jury = Jury()
-
-    def check(seed: int) -> None:
-        tree, compression, tar, blob = write(seed, ("gzip", "none"))  # umoci knows no others
-        kind = ("oci", "oci-archive", "docker-archive")[seed % 3]
-        tag = "docker.io/library/tree:1" if kind == "docker-archive" else "tree"
-        given = {"tag": tag, "architecture": Platform.host().architecture}
-        image = store_layers([tar], [blob], TYPES[compression], **given)
-        jury.compare(seed, f"umoci, {kind}", expect(tree), lambda: read_by_umoci(image, kind, tmp_path))
-
-    jury.try_each(choose_seeds(count), check)
-    jury.tell(record_property)
+    tree, compression, tar, blob = write(seed, ("gzip", "none"))  # umoci knows no others
+    kind = ("oci", "oci-archive", "docker-archive")[seed % 3]
+    tag = "docker.io/library/tree:1" if kind == "docker-archive" else "tree"
+    given = {"tag": tag, "architecture": Platform.host().architecture}
+    image = store_layers([tar], [blob], TYPES[compression], **given)
+    jury.compare(seed, f"umoci, {kind}", expect(tree), lambda: read_by_umoci(image, kind, tmp_path))

@@ -19,16 +19,16 @@ from tests.builders import layers as build
 from tests.builders.generated_layers import write_tar, write_tars
 from tests.builders.generated_trees import Tree, expect
 from tests.builders.image_judges import DECORATION, see_by_kedge, see_by_kernel, see_by_unsquashfs
-from tests.builders.images import kedge, make_config
+from tests.builders.images import make_config
 from tests.builders.judged_trees import Seen, extract_layers
-from tests.builders.juries import Jury, choose_seeds
+from tests.builders.juries import Jury, each_tree
 from tests.builders.sif_parser import parse_sif
+from tests.builders.warm_kedge import kedge
 from tests.fakes.registry import FakeRegistry
 from tests.requirements import require_program, require_root
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(7200)]
 BLOCK = 131072
-COUNTS = [pytest.param(10, id="few"), pytest.param(500, marks=pytest.mark.long, id="many")]  # there are ten ways
 
 
 class Factory:
@@ -126,10 +126,12 @@ def strip(seen: Seen, tree: Tree) -> Seen:
     }
 
 
-@pytest.fixture(scope="module")
-def registry() -> Iterator[FakeRegistry]:
-    with FakeRegistry() as running:
-        yield running
+@pytest.fixture
+def factory(tmp_path: Path) -> Iterator[Factory]:
+    require_root()
+    with FakeRegistry() as registry:
+        yield Factory(registry, tmp_path)
+    shutil.rmtree(tmp_path / "work")
 
 
 def take_out(image: Path) -> Path:
@@ -141,25 +143,15 @@ def take_out(image: Path) -> Path:
     return image
 
 
-@pytest.mark.parametrize("count", COUNTS)
-def test_images_of_all_commands_are_what_their_layers_were(
-    count: int, registry: FakeRegistry, tmp_path: Path, record_property: Callable[[str, object], None]
-) -> None:
-    require_root()
-    jury, factory = Jury(), Factory(registry, tmp_path)
-
-    def check(seed: int) -> None:
-        tars, tree = write_tars(random.Random(f"image {seed}"), BLOCK)
-        image = take_out(factory.make(seed, tars, tree))
-        wanted = strip(expect(tree), tree)
-        readers: dict[str, Callable[[], Seen]] = {
-            "kedge": lambda: see_by_kedge(image),
-            "unsquashfs": lambda: see_by_unsquashfs(image, factory.place),
-            "kernel": lambda: see_by_kernel(image, factory.place),
-        }
-        for name, see in readers.items():
-            jury.compare(seed, name, wanted, lambda see=see: strip(see(), tree))  # type: ignore[misc]
-
-    jury.try_each(choose_seeds(count), check)
-    jury.tell(record_property)
-    shutil.rmtree(factory.place)
+@each_tree(10, 500)  # there are ten ways
+def test_images_of_all_commands_are_what_their_layers_were(jury: Jury, seed: int, factory: Factory) -> None:
+    tars, tree = write_tars(random.Random(f"image {seed}"), BLOCK)
+    image = take_out(factory.make(seed, tars, tree))
+    wanted = strip(expect(tree), tree)
+    readers: dict[str, Callable[[], Seen]] = {
+        "kedge": lambda: see_by_kedge(image),
+        "unsquashfs": lambda: see_by_unsquashfs(image, factory.place),
+        "kernel": lambda: see_by_kernel(image, factory.place),
+    }
+    for name, see in readers.items():
+        jury.compare(seed, name, wanted, lambda see=see: strip(see(), tree))  # type: ignore[misc]

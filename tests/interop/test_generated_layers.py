@@ -7,35 +7,27 @@ hard links, sparse members, and layers that are packed before it is known what o
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.builders.juries import Jury, choose_seeds, judge_image
+from tests.builders.juries import Jury, each_tree, judge_image
 from tests.builders.written_trees import Trial, write_by_layers
 
 pytestmark = pytest.mark.timeout(7200)
 
 
-@pytest.mark.parametrize(
-    ("count", "processes"),
-    [
-        pytest.param(130, False, id="few"),
-        pytest.param(10, True, id="few, packed by processes"),
-        pytest.param(8_000, False, marks=pytest.mark.long, id="many"),
-        pytest.param(500, True, marks=pytest.mark.long, id="many, packed by processes"),
-    ],
-)
-def test_trees_that_came_in_layers_are_what_they_were(
-    count: int, processes: bool, tmp_path: Path, record_property: Callable[[str, object], None]
-) -> None:
-    jury = Jury()
+def judge_layers(jury: Jury, seed: int, place: Path, *, processes: bool) -> None:
+    trial = Trial.choose(seed)
+    tree = write_by_layers(trial, place / "image", processes=processes)
+    judge_image(jury, seed, place / "image", tree, trial.block)
 
-    def check(seed: int) -> None:
-        trial = Trial.choose(seed)
-        tree = write_by_layers(trial, tmp_path / "image", processes=processes)
-        judge_image(jury, seed, tmp_path / "image", tree, trial.block)
 
-    jury.try_each(choose_seeds(count), check)
-    jury.tell(record_property)
+@each_tree(60, 8_000)
+def test_trees_that_came_in_layers_are_what_they_were(jury: Jury, seed: int, tmp_path: Path) -> None:
+    judge_layers(jury, seed, tmp_path, processes=False)
+
+
+@each_tree(6, 500)
+def test_trees_whose_layers_were_packed_by_processes_are_what_they_were(jury: Jury, seed: int, tmp_path: Path) -> None:
+    judge_layers(jury, seed, tmp_path, processes=True)

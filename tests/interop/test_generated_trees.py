@@ -7,31 +7,20 @@ devices and mounts need root; without it squashfuse and our own reader look.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.builders.generated_trees import grow_tree
-from tests.builders.juries import Jury, choose_seeds, judge_image
+from tests.builders.juries import Jury, each_tree, judge_image
 from tests.builders.written_trees import Trial, write_by_calls
 
 pytestmark = pytest.mark.timeout(7200)
 
 
-@pytest.mark.parametrize(
-    "count", [pytest.param(350, id="few"), pytest.param(11_000, marks=pytest.mark.long, id="many")]
-)
-def test_trees_that_were_handed_to_the_writer_are_what_they_were(
-    count: int, tmp_path: Path, record_property: Callable[[str, object], None]
-) -> None:
-    jury = Jury()
-
-    def check(seed: int) -> None:
-        trial = Trial.choose(seed)
-        tree = grow_tree(trial.rng, trial.block)
-        write_by_calls(trial, tree, tmp_path / "image")
-        judge_image(jury, seed, tmp_path / "image", tree, trial.block)
-
-    jury.try_each(choose_seeds(count), check)
-    jury.tell(record_property)
+@each_tree(120, 11_000)
+def test_trees_that_were_handed_to_the_writer_are_what_they_were(jury: Jury, seed: int, tmp_path: Path) -> None:
+    trial = Trial.choose(seed)
+    tree = grow_tree(trial.rng, trial.block)
+    write_by_calls(trial, tree, tmp_path / "image")
+    judge_image(jury, seed, tmp_path / "image", tree, trial.block)

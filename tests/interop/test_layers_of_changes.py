@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from tests.builders.containers import USER, as_user
+from tests.builders.rows import each_row
 from tests.interop.test_layers_tools import unpack_with_umoci
 from tests.requirements import open_way, require_program, require_root, require_user_namespaces
 
@@ -57,18 +58,12 @@ def without_times(tree: Description) -> Description:
     return {path: [modes[path], facts[2], facts[4]] for path, facts in tree.items()}
 
 
-@pytest.mark.parametrize("view", ["overlay", "plain", "flat"])
-def test_layers_of_an_overlay_give_what_the_program_saw(
-    ways: tuple[Path, dict[str, dict[str, Any]]], view: str
-) -> None:
-    kernel = ways[1]["kernel"]
-    assert without_names(kernel[view]) == without_names(kernel["seen"][-1])
-
-
-def test_layers_of_a_plain_directory_give_what_the_program_saw(ways: tuple[Path, dict[str, dict[str, Any]]]) -> None:
-    plain = ways[1]["plain"]
-    assert plain["plain"] == plain["seen"][-1]
-    assert plain["flat"] == plain["seen"][-1]
+def test_layers_give_what_the_program_saw(ways: tuple[Path, dict[str, dict[str, Any]]]) -> None:
+    """Of an overlay, and of a plain directory."""
+    kernel, plain = ways[1]["kernel"], ways[1]["plain"]
+    for view in ("overlay", "plain", "flat"):
+        assert without_names(kernel[view]) == without_names(kernel["seen"][-1]), view
+    assert plain["plain"] == plain["flat"] == plain["seen"][-1]
 
 
 def test_all_ways_give_the_same(ways: tuple[Path, dict[str, dict[str, Any]]]) -> None:
@@ -81,13 +76,13 @@ def test_all_ways_give_the_same(ways: tuple[Path, dict[str, dict[str, Any]]]) ->
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("way", ["kernel", "plain", "fuse-overlayfs"])
+@each_row("way", ["kernel", "plain", "fuse-overlayfs"])
 def test_umoci_unpacks_the_same(ways: tuple[Path, dict[str, dict[str, Any]]], way: str, tmp_path: Path) -> None:
     require_root()
     place, answers = ways
     require_program("fuse-overlayfs")  # without it, answers are two
     tars = [(place / way / f"layer{number}.tar").read_bytes() for number in range(3)]
-    root = unpack_with_umoci(tmp_path, tars)
+    root = unpack_with_umoci(tmp_path / way, tars)
     words = [sys.executable, PROGRAMS / "change_a_tree.py", "describe", root, "0"]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == answers[way]["flat"]

@@ -14,7 +14,8 @@ import pytest
 
 from tests.builders import layers as build
 from tests.builders.apptainer import apptainer_folder
-from tests.builders.images import kedge, rich_layers
+from tests.builders.images import rich_layers
+from tests.builders.warm_kedge import kedge
 from tests.interop.test_layers_tools import make_layout
 
 pytestmark = [pytest.mark.peer, pytest.mark.root]

@@ -62,7 +62,7 @@ def host_namespaces() -> tuple[str, str]:
     return str(Path("/proc/self/ns/mnt").readlink()), str(Path("/proc/self/ns/user").readlink())
 
 
-@pytest.mark.parametrize("words", [[], ["--sharens"], ["--root-from", "squashfuse"]], ids=" ".join)
+@pytest.mark.parametrize("words", [[], ["--root-from", "squashfuse"]], ids=" ".join)
 def test_mpi_ranks_have_one_container_and_read_each_other(runner: Runner, mpi: str, words: list[str]) -> None:
     if "squashfuse" in words:
         require_program("squashfuse")

@@ -63,16 +63,6 @@ def test_skopeo_copies_between_kinds_and_we_read_the_copy(tmp_path: Path, kind: 
         assert all(read_layers(image))
 
 
-def test_umoci_lists_and_unpacks_our_layout(tmp_path: Path) -> None:
-    umoci = require_program("umoci")
-    simple = [StoredImage(i.manifest, i.config, i.layers, name) for i, name in ((ONE, "one"), (TWO, "two"))]
-    write_layout(tmp_path / "layout", simple)
-    assert run(umoci, "list", "--layout", tmp_path / "layout").split() == ["one", "two"]
-    run(umoci, "unpack", "--rootless", "--image", f"{tmp_path / 'layout'}:two", tmp_path / "bundle")
-    assert (tmp_path / "bundle/rootfs/etc/a").read_bytes() == b"1" * 3000
-    assert (tmp_path / "bundle/rootfs/c").read_bytes() == b"3"
-
-
 def test_we_read_what_umoci_makes(tmp_path: Path) -> None:
     umoci = require_program("umoci")
     run(umoci, "init", "--layout", tmp_path / "layout")

@@ -58,7 +58,7 @@ def lend_programs(folder: Path) -> Path:
     return folder
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def pair() -> Iterator[Pair]:
     require_user_namespaces()
     for name in ("fuse2fs", "fuse-overlayfs", "mkfs.ext3"):
@@ -67,35 +67,22 @@ def pair() -> Iterator[Pair]:
         yield Pair(apptainer, make_runner(apptainer.folder, PEER_USER))
 
 
-def test_both_write_and_read_an_image_that_kedge_made(pair):
-    path = pair.folder / "kedge.img"
-    pair.ours("overlay", "create", "--create-dir", "/made", str(path))
-    pair.theirs("exec", "--overlay", str(path), pair.image, "sh", "-c", "echo theirs > /made/theirs")
-    wait_until_unused(path)
-    pair.ours("exec", "--overlay", str(path), pair.image, "sh", "-c", "echo ours > /made/ours")
-    wait_until_unused(path)
+@pytest.mark.parametrize("maker", ["ours", "theirs"])
+def test_both_write_and_read_an_image_that_either_made(pair, maker):
+    path = str(pair.folder / f"{maker}.img")
+    getattr(pair, maker)("overlay", "create", "--create-dir", "/made", path)
+    for name in ("theirs", "ours"):
+        getattr(pair, name)("exec", "--overlay", path, pair.image, "sh", "-c", f"echo {name} > /made/{name}")
+        wait_until_unused(Path(path))
     for read in (pair.ours, pair.theirs):
         words = ("exec", "--overlay", f"{path}:ro", pair.image, "sh", "-c", "cat /made/theirs /made/ours")
         assert read(*words) == "theirs\nours\n"
-        wait_until_unused(path)
-
-
-def test_both_write_and_read_an_image_that_apptainer_made(pair):
-    path = pair.folder / "apptainer.img"
-    pair.theirs("overlay", "create", "--create-dir", "/made", str(path))
-    pair.ours("exec", "--overlay", str(path), pair.image, "sh", "-c", "echo ours > /made/ours")
-    wait_until_unused(path)
-    pair.theirs("exec", "--overlay", str(path), pair.image, "sh", "-c", "echo theirs > /made/theirs")
-    wait_until_unused(path)
-    for read in (pair.ours, pair.theirs):
-        words = ("exec", "--overlay", f"{path}:ro", pair.image, "sh", "-c", "cat /made/theirs /made/ours")
-        assert read(*words) == "theirs\nours\n"
-        wait_until_unused(path)
+        wait_until_unused(Path(path))
 
 
 def test_files_that_apptainer_deleted_stay_deleted_with_kedge(pair):
     """Apptainer itself shows them again when the overlay is read-only."""
-    path = pair.folder / "apptainer.img"
+    path = pair.folder / "deleted.img"
     folder = Path(pair.image) / "opt"
     folder.mkdir()
     (folder / "gone").write_text("")
@@ -140,7 +127,7 @@ def test_a_folder_is_shared_as_overlay_with_what_was_deleted(pair):
 
 
 def test_a_writer_keeps_the_other_out(pair):
-    path = pair.folder / "kedge.img"
+    path = pair.folder / "held.img"
     pair.ours("overlay", "create", str(path))
     hold = ["exec", "--overlay", str(path), pair.image, "sh", "-c", "echo up; cat"]
     command, environment = pair.runner.argv(*hold), pair.runner.variables()

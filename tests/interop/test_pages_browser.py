@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,8 @@ from kedge.answers.pages.doctor_page import render_diagnosis
 from kedge.answers.pages.explain_page import render_explanation
 from tests.builders.browser import Browser, start_browser
 from tests.builders.pages import SIZES, SUMMARY, make_findings, make_small_chart, make_target, make_traits, make_verdict
+from tests.builders.rows import each_row
+from tests.builders.warm_kedge import kedge
 from tests.unit.answers.pages.test_pages import HOSTILE, fill_pages
 
 WIDTHS = (360, 800, 1400)
@@ -126,7 +126,7 @@ def test_browser_is_one_that_would_complain(browser: Browser, tmp_path: Path) ->
     assert len(browser.complaints) >= 2
 
 
-@pytest.mark.parametrize(("width", "height"), [(360, 640), (800, 600), (1400, 800)])
+@each_row("width, height", [(360, 640), (800, 600), (1400, 800)])
 def test_browser_shows_the_verdict_at_once(browser: Browser, page: Path, width: int, height: int) -> None:
     browser.open(page, width=width, height=height)
     box = browser.evaluate("document.querySelector('#verdict').getBoundingClientRect().toJSON()")
@@ -143,7 +143,7 @@ def test_browser_shows_the_verdict_at_once(browser: Browser, page: Path, width: 
     assert browser.evaluate(size) >= 19
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@each_row("width", WIDTHS)
 def test_browser_fits_all_text_into_its_boxes(browser: Browser, page: Path, width: int) -> None:
     browser.open(page, width=width)
     browser.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true })")
@@ -217,7 +217,7 @@ def test_browser_outlines_the_machine_and_the_image(browser: Browser, page: Path
         assert found["stroke"] >= 2
 
 
-@pytest.mark.parametrize("is_dark", [False, True], ids=["light", "dark"])
+@each_row("is_dark", [False, True])
 def test_browser_paints_with_contrast(browser: Browser, page: Path, is_dark: bool) -> None:
     browser.open(page, is_dark=is_dark)
     browser.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true })")
@@ -250,28 +250,21 @@ def test_browser_prints_what_is_folded_away(browser: Browser, page: Path, tmp_pa
     assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF-")
 
 
-@pytest.mark.parametrize(
+NGC = "docker://nvcr.io/nvidia"
+
+
+@each_row(
     "words",
     [
-        [
-            "explain",
-            "docker://nvcr.io/nvidia/pytorch:24.03-py3",
-            "--gpu",
-            "A100",
-            "--driver",
-            "535.104.05",
-            "--offline",
-        ],
-        ["explain", "docker://nvcr.io/nvidia/tensorflow:22.03-tf2-py3", "--gpu", "K40", "--driver", "470", "--offline"],
-        ["explain", "docker://nvcr.io/nvidia/cuda:12.4.1-devel-ubuntu22.04", "--gpu", "H200", "--offline"],
-        ["doctor", "--offline"],
+        f"explain {NGC}/pytorch:24.03-py3 --gpu A100 --driver 535.104.05 --offline",
+        f"explain {NGC}/tensorflow:22.03-tf2-py3 --gpu K40 --driver 470 --offline",
+        f"explain {NGC}/cuda:12.4.1-devel-ubuntu22.04 --gpu H200 --offline",
+        "doctor --offline",
     ],
-    ids=["pytorch", "tensorflow", "cuda", "doctor"],
 )
-def test_browser_shows_what_the_verbs_write(browser: Browser, tmp_path: Path, words: list[str]) -> None:
-    page = tmp_path / "page.html"
-    command = [sys.executable, "-m", "kedge", *words, "--html", str(page)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+def test_browser_shows_what_the_verbs_write(browser: Browser, tmp_path: Path, words: str) -> None:
+    page = tmp_path / f"{len(words)}.html"
+    done = kedge(*words.split(), "--html", page, cache=tmp_path / "cache", check=False)
     assert page.exists(), done.stderr
     for width in WIDTHS:
         browser.open(page, width=width, height=640)
@@ -285,7 +278,7 @@ def test_browser_shows_what_the_verbs_write(browser: Browser, tmp_path: Path, wo
     assert page.stat().st_size < 100_000
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: ascii(text[:24]))
+@each_row("text", HOSTILE, ids=lambda text: ascii(text[:24]))
 def test_browser_runs_nothing_of_hostile_values(browser: Browser, tmp_path: Path, text: str) -> None:
     for number, made in enumerate(fill_pages(text)):
         page = tmp_path / f"{number}.html"

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders import layers as build
-from tests.builders.apptainer import Apptainer, apptainer_folder
+from tests.builders.apptainer import Apptainer
 from tests.builders.busybox import read_busybox
 from tests.builders.images import kedge_here, make_config, rich_layers
 from tests.fakes.registry import FakeRegistry
@@ -22,12 +22,6 @@ from tests.fakes.registry import FakeRegistry
 pytestmark = [pytest.mark.peer, pytest.mark.root]
 
 SECTION = {"Entrypoint": ["/bin/printf", "[%s]"], "Env": ["PATH=/bin"]}
-
-
-@pytest.fixture(scope="module")
-def peer() -> Iterator[Apptainer]:
-    with apptainer_folder() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
@@ -56,10 +50,11 @@ def merged_usr() -> bytes:
     return build.layer(build.folder("usr"), build.folder("usr/bin"), build.symlink("bin", "usr/bin"), program)
 
 
-def layers_of(kind: str) -> list[bytes]:
+def odd_images() -> dict[str, list[bytes]]:
+    """The layers of each; those that stand alone are above the base."""
     base, empty, layer = make_base(), build.layer(), build.layer
     folder, file, link, whiteout = build.folder, build.file, build.symlink, build.whiteout
-    odd = {
+    above = {
         "empty and equal layers": [empty, empty, layer(file("x", b"1")), empty],
         "very many layers": many_layers(),
         "etc is a link": [layer(whiteout("etc"), folder("usr"), folder("usr/etc"), link("etc", "usr/etc"))],
@@ -74,21 +69,13 @@ def layers_of(kind: str) -> list[bytes]:
         "home and root are links": [layer(link("home", "/var/home"), link("root", "var/roothome"))],
         "the root has an entry": [layer(folder("./", mode=0o711, mtime=5))],
         "names with dots": [layer(folder("./opt"), file("./opt/a", b"a"), file("opt//b", b"b"), file("opt/./c", b"c"))],
+        # as nixpkgs' dockerTools and ko write them
+        "names are absolute": [
+            layer(folder("/nix"), folder("/nix/store"), file("/nix/store/x", b"x"), link("/y", "/nix"))
+        ],
     }
-    if kind == "names are absolute":  # as nixpkgs' dockerTools and ko write them
-        return [base, layer(folder("/nix"), folder("/nix/store"), file("/nix/store/x", b"x"), link("/y", "/nix"))]
-    if kind == "bin is a link":
-        return [merged_usr(), layer(*(link(f"bin/{name}", "busybox") for name in ("sh", "printf", "cat", "env")))]
-    return [base, *odd[kind]]
-
-
-KINDS = [
-    "empty and equal layers", "very many layers", "etc is a link", "etc is a link to nowhere", "etc is closed",
-    "singularity.d is a link", "singularity.d is a file", "links are directories", "tmp is a file",
-    "dev and proc are files",
-    "resolv.conf is a link", "home and root are links", "the root has an entry", "names with dots", "bin is a link",
-    "names are absolute",
-]  # fmt: skip
+    links = layer(*(link(f"bin/{name}", "busybox") for name in ("sh", "printf", "cat", "env")))
+    return {**{kind: [base, *layers] for kind, layers in above.items()}, "bin is a link": [merged_usr(), links]}
 
 
 def pull(registry: FakeRegistry, peer: Apptainer, name: str, tars: list[bytes], config: bytes) -> Path:
@@ -100,12 +87,13 @@ def pull(registry: FakeRegistry, peer: Apptainer, name: str, tars: list[bytes], 
 
 def test_apptainer_runs_images_whose_files_are_odd(registry: FakeRegistry, peer: Apptainer) -> None:
     """All of them are pulled, then its tree is entered once for all."""
-    images = []
-    for number, kind in enumerate(KINDS):
-        tars = layers_of(kind)
-        images.append(pull(registry, peer, f"files-{number}", tars, make_config(tars, SECTION)))
+    kinds = odd_images()
+    images = [
+        pull(registry, peer, f"files-{number}", tars, make_config(tars, SECTION))
+        for number, tars in enumerate(kinds.values())
+    ]
     answers = peer.answer(*(("run", sif, "a", "b c") for sif in images))
-    wrong = [f"{kind}: {answer}" for kind, answer in zip(KINDS, answers, strict=True) if answer != (0, "[a][b c]")]
+    wrong = [f"{kind}: {answer}" for kind, answer in zip(kinds, answers, strict=True) if answer != (0, "[a][b c]")]
     assert not wrong, "\n".join(wrong)
 
 

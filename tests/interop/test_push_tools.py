@@ -6,6 +6,7 @@ The tests with Apptainer and Charliecloud need root and the Apptainer tree (mark
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 import subprocess
@@ -16,12 +17,13 @@ import pytest
 
 from kedge.image.formats.sif.reader import SifReader
 from tests.builders import layers as build
-from tests.builders.apptainer import PEER_USER, make_peer_folder
+from tests.builders.apptainer import Apptainer
 from tests.builders.docker_registry import DockerRegistry, docker_registry
-from tests.builders.images import add_rich_image, hash_file, kedge, make_config, rich_layers
+from tests.builders.images import add_rich_image, hash_file, make_config, rich_layers
 from tests.builders.skopeo import run_skopeo
+from tests.builders.warm_kedge import kedge
 from tests.fakes.registry import FakeRegistry
-from tests.requirements import require_peer, require_program
+from tests.requirements import require_program
 
 pytestmark = pytest.mark.service
 
@@ -111,66 +113,43 @@ def test_converted_squashfs_is_extracted_by_unsquashfs(images: Path, tmp_path: P
         shutil.rmtree(tmp_path / "out")
 
 
-@pytest.fixture
-def shared_folder(tmp_path: Path) -> Path:
-    """A directory that the peer's ordinary user may use."""
-    return make_peer_folder(tmp_path)
-
-
-def run_peer(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [require_peer(), "run", "-d", folder, "--", "env", f"HOME={folder}", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, cwd=folder)
-
-
-def check_peer(folder: Path, *words: str) -> str:
-    done = run_peer(folder, *words)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 @pytest.mark.peer
 @pytest.mark.root
-def test_squashfs_and_sandbox_run_in_charliecloud(images: Path, shared_folder: Path, tmp_path: Path) -> None:
-    require_peer()
+def test_squashfs_and_sandbox_run_in_charliecloud(images: Path, peer: Apptainer, tmp_path: Path) -> None:
     for name in ("x.sqsh", "box"):
-        kedge("convert", images / "x.sif", shared_folder / name, cache=tmp_path / "c")
-        subprocess.run(["chown", "-R", f"{PEER_USER}:{PEER_USER}", shared_folder / name], check=True)
-        assert check_peer(shared_folder, "ch-run", name, "--", "/bin/printf", "[%s]", "hi") == "[hi]"
+        kedge("convert", images / "x.sif", peer.folder / name, cache=tmp_path / "c")
+        peer.own(peer.folder / name)
+        assert peer.run("ch-run", name, "--", "/bin/printf", "[%s]", "hi", shell=True).stdout == "[hi]"
 
 
 @pytest.mark.peer
 @pytest.mark.root
-def test_conversions_run_in_apptainer(images: Path, shared_folder: Path, tmp_path: Path) -> None:
+def test_conversions_run_in_apptainer(images: Path, peer: Apptainer, tmp_path: Path) -> None:
     """A SIF that went through a directory, an archive and another codec still runs as it did."""
-    require_peer()
-    here = {"cache": tmp_path / "c", "cwd": shared_folder}
-    kedge("convert", images / "x.sif", "box", **here)
-    kedge("convert", "box", "one.sif", **here)
-    kedge("convert", "one.sif", "two.oci.tar", **here)
-    kedge("convert", "two.oci.tar", "three.sif", **here)
-    kedge("convert", "--compress", "gzip", "three.sif", "four.sif", **here)
-    kedge("convert", "four.sif", "five.sqsh", **here)
-    for name in ("one.sif", "three.sif", "four.sif", "five.sqsh"):
-        assert check_peer(shared_folder, "apptainer", "run", name) == "[default]"
-        assert check_peer(shared_folder, "apptainer", "exec", name, "/bin/sh", "-c", 'printf %s "$GREETING"') == (
-            "hello world"
-        )
-    assert check_peer(shared_folder, "apptainer", "exec", "oci-archive:two.oci.tar", "/bin/cat", "/data/replaced")
+    here = {"cache": tmp_path / "c", "cwd": peer.folder}
+    kedge("convert", images / "x.sif", "folder", **here)
+    way = ["folder", "one.sif", "two.oci.tar", "three.sif", "four.sif", "five.sqsh"]
+    for source, target in itertools.pairwise(way):
+        kedge("convert", *(("--compress", "gzip") if target == "four.sif" else ()), source, target, **here)
+    names = [name for name in way[1:] if name != "two.oci.tar"]
+    show = ("/bin/sh", "-c", 'printf %s "$GREETING"')
+    asked = [each for name in names for each in (("run", name), ("exec", name, *show))]
+    asked.append(("exec", "oci-archive:two.oci.tar", "/bin/cat", "/data/replaced"))
+    assert peer.answer(*asked) == [*[(0, "[default]"), (0, "hello world")] * len(names), (0, "above")]
 
 
 @pytest.mark.peer
 @pytest.mark.root
-def test_oras_both_ways_with_apptainer(images: Path, shared_folder: Path, tmp_path: Path) -> None:
-    require_peer()
+def test_oras_both_ways_with_apptainer(images: Path, peer: Apptainer, tmp_path: Path) -> None:
     with docker_registry(tmp_path) as registry:
-        here = {"cache": tmp_path / "c", "cwd": shared_folder}
+        here = {"cache": tmp_path / "c", "cwd": peer.folder}
         kedge("push", images / "x.sif", f"oras://{registry.host}/ours/x:1", **here)
-        check_peer(shared_folder, "apptainer", "pull", "--no-https", "a.sif", f"oras://{registry.host}/ours/x:1")
-        assert hash_file(shared_folder / "a.sif") == hash_file(images / "x.sif")
+        peer.run("pull", "--no-https", "a.sif", f"oras://{registry.host}/ours/x:1")
+        assert hash_file(peer.folder / "a.sif") == hash_file(images / "x.sif")
         theirs = f"oras://{registry.host}/theirs/x:1"
-        check_peer(shared_folder, "apptainer", "push", "--no-https", "-U", "a.sif", theirs)
+        peer.run("push", "--no-https", "-U", "a.sif", theirs)
         kedge("pull", "b.sif", theirs, **here)
-        assert hash_file(shared_folder / "b.sif") == hash_file(images / "x.sif")
+        assert hash_file(peer.folder / "b.sif") == hash_file(images / "x.sif")
         remote = kedge("inspect", "--all", theirs, **here).stdout
         assert remote == kedge("inspect", "--all", "b.sif", **here).stdout
 
@@ -178,27 +157,24 @@ def test_oras_both_ways_with_apptainer(images: Path, shared_folder: Path, tmp_pa
 @pytest.mark.peer
 @pytest.mark.root
 def test_pushed_layers_of_a_definition_file_build_run_in_apptainer(
-    images: Path, shared_folder: Path, tmp_path: Path
+    images: Path, peer: Apptainer, tmp_path: Path
 ) -> None:
     """Apptainer builds from a definition file, kedge pushes it as layers, both pull it: it runs as before."""
-    require_peer()
-    shutil.copy(images / "base.sif", shared_folder)
-    (shared_folder / "note").write_text("noted")
-    text = DEFINITION.format(source=shared_folder / "base.sif", folder=shared_folder)
-    (shared_folder / "it.def").write_text(text)
-    built = run_peer(shared_folder, "apptainer", "build", "built.sif", "it.def")
-    assert built.returncode == 0, built.stderr
-    assert check_peer(shared_folder, "apptainer", "run", "built.sif", "x y") == "dark blue: noted x y\n"
+    shutil.copy(images / "base.sif", peer.folder)
+    (peer.folder / "note").write_text("noted")
+    text = DEFINITION.format(source=peer.folder / "base.sif", folder=peer.folder)
+    (peer.folder / "it.def").write_text(text)
+    peer.run("build", "built.sif", "it.def")
     with docker_registry(tmp_path) as registry:
-        here = {"cache": tmp_path / "c", "cwd": shared_folder}
+        here = {"cache": tmp_path / "c", "cwd": peer.folder}
         name = f"docker://{registry.host}/built/it:1"
         kedge("push", "built.sif", name, **here)
-        labels = kedge("inspect", name, **here).stdout
-        assert "Author: somebody" in labels
+        assert "Author: somebody" in kedge("inspect", name, **here).stdout
         kedge("pull", "ours.sif", name, **here)
-        check_peer(shared_folder, "apptainer", "pull", "--no-https", "theirs.sif", name)
-    for sif in ("ours.sif", "theirs.sif"):
-        assert check_peer(shared_folder, "apptainer", "run", sif, "x y") == "dark blue: noted x y\n", sif
-        assert check_peer(shared_folder, "apptainer", "exec", sif, "/bin/sh", "-c", "echo $COLOUR") == "dark blue\n"
-    with (shared_folder / "ours.sif").open("rb") as file:
+        peer.run("pull", "--no-https", "theirs.sif", name)
+    sifs = ("built.sif", "ours.sif", "theirs.sif")
+    show = ("/bin/sh", "-c", "echo $COLOUR")
+    answers = peer.answer(*(each for sif in sifs for each in (("run", sif, "x y"), ("exec", sif, *show))))
+    assert answers == [(0, "dark blue: noted x y\n"), (0, "dark blue\n")] * len(sifs)
+    with (peer.folder / "ours.sif").open("rb") as file:
         assert len(SifReader(file).descriptors) == 4

@@ -16,7 +16,8 @@ from kedge.image.store.file_transfer import Delivery
 from kedge.image.store.images import Handing
 from kedge.image.store.store import Store
 from tests.builders.blobs import make_content
-from tests.builders.images import add_rich_image, kedge
+from tests.builders.images import add_rich_image
+from tests.builders.warm_kedge import kedge
 from tests.fakes.registry import FakeRegistry
 from tests.requirements import require_program, require_root
 

@@ -8,10 +8,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import shlex
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +34,10 @@ from kedge.image.formats.singularityd.inspect_report import (
     select_document,
 )
 from kedge.image.formats.squashfs.writer import SquashOptions, SquashWriter
+from tests.builders.apptainer import Apptainer
 from tests.builders.busybox import read_busybox
 from tests.builders.oci_archive import Entry, OciArchive
 from tests.builders.sif import fixture_path
-from tests.requirements import require_peer
 
 pytestmark = [pytest.mark.peer, pytest.mark.root]
 
@@ -98,72 +94,33 @@ def write_sif(path: Path, entries: list[Entry], config: ImageConfig, codec: str 
     path.chmod(FILE_MODE)
 
 
-Peer = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("images")
-    path.chmod(0o777)
-    return path
-
-
-@pytest.fixture(scope="module")
-def peer(folder: Path) -> Peer:
-    script = require_peer()
-
-    def run(*argv: str, check: bool = True, input: str | None = None) -> subprocess.CompletedProcess[str]:
-        command = [
-            str(script),
-            "run",
-            "-d",
-            str(folder),
-            "--",
-            "env",
-            "APPTAINER_CACHEDIR=/tmp/kedge-test-cache",
-            *argv,
-        ]
-        environment = {"PATH": os.environ["PATH"], "KEDGE_PEERS": os.environ.get("KEDGE_PEERS", "")}
-        done = subprocess.run(
-            command, capture_output=True, text=True, cwd=folder, check=False, input=input, timeout=120, env=environment
-        )
-        if check and done.returncode:
-            raise AssertionError(f"{shlex.join(argv)}: {done.returncode}\n{done.stdout}\n{done.stderr}")
-        return done
-
-    return run
-
-
-@pytest.fixture(scope="module")
-def images(folder: Path) -> dict[str, Path]:
+def images(peer: Apptainer) -> dict[str, Path]:
     """For each shape: ours, with and without a shell; and the archives, of which Apptainer may make its own."""
     found: dict[str, Path] = {}
     for shape, section in SHAPES.items():
         for shell in (True, False):
             name = f"{shape}{'' if shell else '-noshell'}"
             archive = OciArchive(make_entries(shell=shell), section, Platform.host().architecture)
-            archive.write(folder / f"{name}.tar")
-            found[name] = folder / f"{name}.sif"
+            archive.write(peer.folder / f"{name}.tar")
+            found[name] = peer.folder / f"{name}.sif"
             write_sif(found[name], archive.entries, parse_config(archive.config_bytes()))
     return found
 
 
-def build_theirs(peer: Peer, images: dict[str, Path], *names: str) -> list[Path]:
+def build_theirs(peer: Apptainer, images: dict[str, Path], *names: str) -> list[Path]:
     """What Apptainer makes of the same archives."""
     made = [images[name].with_name(f"theirs-{name}.sif") for name in names]
     missing = [(name, path) for name, path in zip(names, made, strict=True) if not path.exists()]
-    ask_all(peer, [("-s", "build", path.name, f"oci-archive:{name}.tar") for name, path in missing])
+    ask_all(peer, [("build", path.name, f"oci-archive:{name}.tar") for name, path in missing])
     return made
 
 
-def ask_all(peer: Peer, commands: list[tuple[str | Path, ...]]) -> list[str]:
+def ask_all(peer: Apptainer, commands: list[tuple[str | Path, ...]]) -> list[str]:
     """What several commands of Apptainer print, which must all end well; its tree is entered once."""
-    lines = [f"apptainer {shlex.join(map(str, words))} </dev/null && printf '\\0' || exit 1" for words in commands]
-    return peer("sh", "-c", "\n".join(lines)).stdout.split("\0")[:-1]
-
-
-def run_words(peer: Peer, image: Path, *words: str) -> str:
-    return peer("apptainer", "-s", "run", str(image), *words).stdout
+    answers = peer.answer(*commands)
+    assert {status for status, _ in answers} <= {0}, answers
+    return [output for _, output in answers]
 
 
 def as_printed(words: list[str]) -> str:
@@ -188,14 +145,14 @@ def list_runs(images: dict[str, Path], shell: str) -> list[tuple[tuple[str | Pat
     runs: list[tuple[tuple[str | Path, ...], str]] = []
     for flags in FLAGS:
         for shape, words, expected in CASES:
-            runs.append((("-s", "run", *flags, images[shape + shell], *words), expected))
+            runs.append((("run", *flags, images[shape + shell], *words), expected))
         if not shell:
             printed = as_printed(EXPANDED if flags else ["/home/peer", "a$b", "hi", "a  b", "*"])
-            runs.append((("-s", "run", *flags, images["both"], *EXPANDED), printed))
+            runs.append((("run", *flags, images["both"], *EXPANDED), printed))
     return runs
 
 
-def compare_runs(peer: Peer, runs: list[tuple[tuple[str | Path, ...], str]]) -> None:
+def compare_runs(peer: Apptainer, runs: list[tuple[tuple[str | Path, ...], str]]) -> None:
     found = ask_all(peer, [words for words, _ in runs])
     wrong = [
         f"{words}: {output!r} instead of {expected!r}"
@@ -205,27 +162,23 @@ def compare_runs(peer: Peer, runs: list[tuple[tuple[str | Path, ...], str]]) -> 
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("shell", ["", "-noshell"])
-def test_apptainer_runs_entrypoint_and_command(images: dict[str, Path], peer: Peer, shell: str) -> None:
-    compare_runs(peer, list_runs(images, shell))
+def test_apptainer_runs_entrypoint_and_command(images: dict[str, Path], peer: Apptainer) -> None:
+    compare_runs(peer, [each for shell in ("", "-noshell") for each in list_runs(images, shell)])
+    done = peer.run("run", images["neither"], input="echo from the shell\n")
+    assert done.stdout == "from the shell\n", "without a command a shell is started"
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("shell", ["", "-noshell"])
-def test_apptainer_runs_its_own_images_so(images: dict[str, Path], peer: Peer, shell: str) -> None:
+def test_apptainer_runs_its_own_images_so(images: dict[str, Path], peer: Apptainer, shell: str) -> None:
     """What the other test expects is what an image of Apptainer's own does."""
     names = [f"{shape}{shell}" for shape in SHAPES]
     theirs = dict(zip(names, build_theirs(peer, images, *names), strict=True))
     compare_runs(peer, list_runs(theirs, shell))
 
 
-def test_apptainer_run_without_command_starts_a_shell(images: dict[str, Path], peer: Peer) -> None:
-    done = peer("apptainer", "-s", "run", str(images["neither"]), input="echo from the shell\n")
-    assert done.stdout == "from the shell\n"
-
-
 @pytest.fixture(scope="module")
-def full(folder: Path) -> Path:
+def full(peer: Apptainer) -> Path:
     """An image with a nasty environment and labels."""
     section = {
         "Env": ["PATH=/bin:/app", *(f"{name}={value}" for name, value in ENVIRONMENT.items()), "1BAD=x", "NOVALUE"],
@@ -234,32 +187,20 @@ def full(folder: Path) -> Path:
         "WorkingDir": "/w",
     }
     archive = OciArchive(make_entries(shell=True), section, Platform.host().architecture)
-    write_sif(folder / "full.sif", archive.entries, parse_config(archive.config_bytes()))
-    return folder / "full.sif"
+    write_sif(peer.folder / "full.sif", archive.entries, parse_config(archive.config_bytes()))
+    return peer.folder / "full.sif"
 
 
-def test_apptainer_gives_the_environment_unchanged(full: Path, peer: Peer) -> None:
+def test_apptainer_gives_the_environment_unchanged(full: Path, peer: Apptainer) -> None:
     names = " ".join(f'"${{{name}-UNSET}}"' for name in ENVIRONMENT)
-    done = peer("apptainer", "-s", "exec", str(full), "/bin/sh", "-c", f"/app/busybox printf '%s\\001' {names}")
-    assert done.stdout.split("\x01")[:-1] == list(ENVIRONMENT.values())
-    path = peer("apptainer", "-s", "exec", str(full), "/bin/sh", "-c", "echo $PATH").stdout
-    assert path.startswith("/bin:/app")
-    assert "1BAD" not in peer("apptainer", "-s", "exec", str(full), "/app/busybox", "env").stdout
+    show = f"/app/busybox printf '%s\\001' {names}; echo $PATH; /app/busybox env"
+    *values, rest = peer.run("exec", full, "/bin/sh", "-c", show).stdout.split("\x01")
+    assert values == list(ENVIRONMENT.values())
+    assert rest.startswith("/bin:/app")
+    assert "1BAD" not in rest
 
 
-def test_apptainer_exec_works_without_a_shell(images: dict[str, Path], peer: Peer) -> None:
-    done = peer("apptainer", "-s", "exec", str(images["entrypoint-noshell"]), "/app/busybox", "echo", "fine")
-    assert done.stdout == "fine\n"
-
-
-@pytest.mark.parametrize("codec", ["zstd", "gzip", "lz4"])
-def test_apptainer_runs_every_compression(folder: Path, peer: Peer, codec: str) -> None:
-    config = ImageConfig(Platform.host(), entrypoint=("/app/busybox", "echo", "hello"))
-    write_sif(folder / f"{codec}.sif", make_entries(shell=False), config, codec)
-    assert run_words(peer, folder / f"{codec}.sif", "you") == "hello you\n"
-
-
-def test_apptainer_inspect_agrees_with_ours(full: Path, peer: Peer) -> None:
+def test_apptainer_inspect_agrees_with_ours(full: Path, peer: Apptainer) -> None:
     with full.open("rb") as file:
         reader = SifReader(file)
         metadata = reader.find_named(DataType.GENERIC_JSON, "inspect-metadata.json")
@@ -306,33 +247,25 @@ From: theirs-neither.sif
 
 
 def test_apptainer_image_with_apps_is_shown_as_it_shows_it(
-    images: dict[str, Path], folder: Path, peer: Peer, capfd: pytest.CaptureFixture[str]
+    images: dict[str, Path], peer: Apptainer, capfd: pytest.CaptureFixture[str]
 ) -> None:
     build_theirs(peer, images, "neither")
-    (folder / "apps.def").write_text(APPS)
-    peer("apptainer", "-s", "build", "apps.sif", "apps.def")
-    data = bytearray((folder / "apps.sif").read_bytes())
+    (peer.folder / "apps.def").write_text(APPS)
+    peer.run("build", "apps.sif", "apps.def")
+    data = bytearray((peer.folder / "apps.sif").read_bytes())
     data[4096 + 585 + 4] = 0  # without its metadata object: the files inside must say the same
-    (folder / "bare.sif").write_bytes(bytes(data))
-    every = ["-d", "-e", "-H", "-l", "-r", "-s", "-t"]
-    choices = [[], *([flag] for flag in every), every, ["--list-apps"], ["--app", "foo"], ["--app", "foo", *every]]
-    choices += [
-        ["--app", "bar"],
-        ["--all"],
-        ["--all", "--app", "foo"],
-        ["-j"],
-        ["-j", "-l", "-r"],
-        ["-j", "--list-apps"],
-    ]
-    choices += [["-j", "--app", "foo", "-r"], ["-j", "--app", "bar", "-r"]]
-    answers = ask_all(peer, [("inspect", *flags, "apps.sif") for flags in choices])
+    (peer.folder / "bare.sif").write_bytes(bytes(data))
+    every = "-d -e -H -l -r -s -t"
+    choices = ["", *every.split(), every, "--list-apps", "--app foo", f"--app foo {every}", "--app bar", "--all"]
+    choices += ["--all --app foo", "-j", "-j -l -r", "-j --list-apps", "-j --app foo -r", "-j --app bar -r"]
+    answers = ask_all(peer, [("inspect", *flags.split(), "apps.sif") for flags in choices])
     for flags, theirs in zip(choices, answers, strict=True):
         for name in ("apps.sif", "bare.sif"):
-            assert main(["inspect", *flags, str(folder / name)]) == 0
+            assert main(["inspect", *flags.split(), str(peer.folder / name)]) == 0
             assert capfd.readouterr().out == theirs, (name, flags)
 
 
-def test_apptainer_made_documents_read_as_it_shows_them(images: dict[str, Path], peer: Peer) -> None:
+def test_apptainer_made_documents_read_as_it_shows_them(images: dict[str, Path], peer: Apptainer) -> None:
     (theirs,) = build_theirs(peer, images, "both")
     with theirs.open("rb") as file:
         reader = SifReader(file)
@@ -346,11 +279,11 @@ def test_apptainer_made_documents_read_as_it_shows_them(images: dict[str, Path],
         assert reader.read_object(oci) == ours.oci_config
     for chosen in ((), ("labels", "runscript", "deffile"), ("environment",)):
         flags = [f"--{part}" for part in chosen]
-        expected = peer("apptainer", "inspect", *flags, str(theirs)).stdout
+        expected = peer.run("inspect", *flags, theirs).stdout
         assert render_text(report, ReportSelection(frozenset(chosen))) == expected
 
 
-def test_apptainer_lists_our_files_as_we_do(full: Path, images: dict[str, Path], peer: Peer) -> None:
+def test_apptainer_lists_our_files_as_we_do(full: Path, images: dict[str, Path], peer: Apptainer) -> None:
     paths = (full, *images.values())
     answers = iter(ask_all(peer, [("sif", verb, path) for path in paths for verb in ("list", "header")]))
     for path in paths:
@@ -359,56 +292,36 @@ def test_apptainer_lists_our_files_as_we_do(full: Path, images: dict[str, Path],
             assert (format_list(reader.descriptors), format_header(reader.header)) == (next(answers), next(answers))
 
 
-def test_apptainer_accepts_our_edits(full: Path, folder: Path, peer: Peer) -> None:
-    edited = folder / "edited.sif"
+def test_edits_of_both_are_accepted(full: Path, peer: Apptainer) -> None:
+    edited = peer.folder / "edited.sif"
     edited.write_bytes(full.read_bytes())
     edited.chmod(0o777)
     added = append_object(edited, DataObject(DataType.GENERIC, b"payload", "note", group=0))
-    assert peer("apptainer", "sif", "dump", str(added.id), str(edited)).stdout == "payload"
-    assert run_words(peer, edited, "echo", "still runs") == "still runs\n"
+    run = ("run", edited, "echo", "still runs")
+    assert peer.answer(("sif", "dump", str(added.id), edited), run) == [(0, "payload"), (0, "still runs\n")]
     delete_object(edited, added.id)
-    assert peer("apptainer", "sif", "info", str(added.id), str(edited), check=False).returncode != 0
-    assert run_words(peer, edited, "echo", "still runs") == "still runs\n"
-
-
-def test_apptainer_edits_of_our_files_are_read_back(full: Path, folder: Path, peer: Peer) -> None:
-    edited = folder / "edited-by-them.sif"
-    edited.write_bytes(full.read_bytes())
-    edited.chmod(0o777)
-    (folder / "note.txt").write_text("from them")
-    peer(
-        "apptainer",
-        "sif",
-        "add",
-        "--datatype",
-        "7",
-        "--groupid",
-        "1",
-        "--filename",
-        "n",
-        "edited-by-them.sif",
-        "note.txt",
-    )
+    gone, runs = peer.answer(("sif", "info", str(added.id), edited), run)
+    assert (gone[0] != 0, runs) == (True, (0, "still runs\n"))
+    (peer.folder / "note.txt").write_text("from them")
+    peer.run("sif", "add", "--datatype", "7", "--groupid", "1", "--filename", "n", "edited.sif", "note.txt")
     reader = SifReader(io.BytesIO(edited.read_bytes()), "edited")
-    added = reader.descriptors[-1]
-    assert (added.name, reader.read_object(added)) == ("n", b"from them")
+    theirs = reader.descriptors[-1]
+    assert (theirs.name, reader.read_object(theirs)) == ("n", b"from them")
 
 
-@pytest.mark.parametrize("name", ["empty.sif", "one-group.sif"])
-def test_a_file_without_times_gets_none(name: str, folder: Path, peer: Peer) -> None:
+def test_a_file_without_times_gets_none(peer: Apptainer) -> None:
     words = ["--datatype", "7", "--groupid", "1", "--filename", "n"]
-    (folder / "note.txt").write_text("a note")
-    for who in ("ours", "theirs"):
-        (folder / f"{who}-{name}").write_bytes(fixture_path(name).read_bytes())
-        (folder / f"{who}-{name}").chmod(0o777)
-    peer("apptainer", "sif", "add", *words, f"theirs-{name}", "note.txt")
-    assert main(["sif", "add", *words, str(folder / f"ours-{name}"), str(folder / "note.txt")]) == 0
-    assert (folder / f"ours-{name}").read_bytes() == (folder / f"theirs-{name}").read_bytes()
+    (peer.folder / "note.txt").write_text("a note")
+    for name in ("empty.sif", "one-group.sif"):
+        for who in ("ours", "theirs"):
+            (peer.folder / f"{who}-{name}").write_bytes(fixture_path(name).read_bytes())
+            (peer.folder / f"{who}-{name}").chmod(0o777)
+        peer.run("sif", "add", *words, f"theirs-{name}", "note.txt")
+        assert main(["sif", "add", *words, str(peer.folder / f"ours-{name}"), str(peer.folder / "note.txt")]) == 0
+        assert (peer.folder / f"ours-{name}").read_bytes() == (peer.folder / f"theirs-{name}").read_bytes()
 
 
-def test_apptainer_builds_a_sandbox_from_ours(full: Path, folder: Path, peer: Peer) -> None:
-    peer("sh", "-c", f"rm -rf /tmp/kedge-sandbox; apptainer -s build --sandbox /tmp/kedge-sandbox {full}")
-    listing = peer("sh", "-c", "cd /tmp/kedge-sandbox && find . | sort").stdout.split()
-    assert "./.singularity.d/runscript" in listing
-    assert json.loads(peer("cat", "/tmp/kedge-sandbox/.singularity.d/labels.json").stdout)["multi"] == "x\ny"
-    assert folder.exists()
+def test_apptainer_builds_a_sandbox_from_ours(full: Path, peer: Apptainer) -> None:
+    peer.run("build", "--sandbox", "box", full)
+    assert (peer.folder / "box/.singularity.d/runscript").exists()
+    assert json.loads((peer.folder / "box/.singularity.d/labels.json").read_text())["multi"] == "x\ny"

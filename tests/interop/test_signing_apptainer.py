@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -20,14 +19,13 @@ from kedge.image.formats.sif.edit import append_object
 from kedge.image.formats.sif.layout import DataType
 from kedge.image.trust.keyring import KeyRing
 from kedge.image.trust.openpgp.keys import armor_block, make_public
+from tests.builders.apptainer import Apptainer, apptainer_folder
 from tests.builders.openpgp_keys import bind, foreign_packets, make_pair, rsa_block, simple_block, subkey_block
 from tests.builders.pem_keys import make_certificate, make_pem
 from tests.builders.sif import fixture_path
-from tests.requirements import require_peer
 
 pytestmark = [pytest.mark.peer, pytest.mark.root]
 
-PEER_USER = 1500
 BLOCKS = {
     "rsa": rsa_block(),
     "ed25519": simple_block(make_pair("ed25519", 701)),
@@ -40,37 +38,35 @@ BLOCKS = {
 }
 
 
+@dataclass(frozen=True)
 class Peer:
     """The real Apptainer, with the same key directory as ours."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.keys = folder / "keys"
-        self.ring = KeyRing(self.keys)
+    apptainer: Apptainer
 
-    def run(
-        self, *words: str | Path, data: str = "", check: bool = True, shell: bool = False
-    ) -> subprocess.CompletedProcess[str]:
-        """Run it as its user, or with `shell` a script with words; all in the directory is that user's meanwhile."""
-        for path in (self.folder, *self.folder.rglob("*")):
-            os.chown(path, PEER_USER, PEER_USER)
-        script = str(require_peer())
-        command = [script, "run", "-d", str(self.folder), "--", "env", f"APPTAINER_KEYSDIR={self.keys}"]
-        command += ["sh", "-c", str(words[0]), "sh"] if shell else ["apptainer"]
-        words = words[1:] if shell else words
-        done = subprocess.run(
-            [*command, *map(str, words)],
-            input=data,
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=self.folder,
-            timeout=120,
-        )
-        assert not check or done.returncode == 0, done.stdout + done.stderr
-        return done
+    @property
+    def folder(self) -> Path:
+        """The directory of both."""
+        return self.apptainer.folder
+
+    @property
+    def ring(self) -> KeyRing:
+        """The keys of both."""
+        return KeyRing(self.folder / "keys")
+
+    def run(self, *words: str | Path, data: str = "", check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run it as its user, whose all in the directory is meanwhile."""
+        return self._give().run(*words, input=data, check=check)
+
+    def answer(self, *commands: tuple[str | Path, ...]) -> list[tuple[int, str]]:
+        """Status and output of several."""
+        return self._give().answer(*commands)
+
+    def _give(self) -> Apptainer:
+        return replace(self.apptainer, folder=self.apptainer.own(self.folder))
 
     def image(self, name: str = "two-groups.sif") -> Path:
+        """A copy of a fixture."""
         target = self.folder / f"image-{len(list(self.folder.iterdir()))}.sif"
         shutil.copy(fixture_path(name), target)
         target.chmod(0o755)
@@ -79,27 +75,25 @@ class Peer:
 
 @pytest.fixture
 def peer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Peer]:
-    require_peer()
-    with tempfile.TemporaryDirectory(prefix="kedge-peer-") as name:
-        monkeypatch.setenv("APPTAINER_KEYSDIR", f"{name}/keys")
-        monkeypatch.setenv("KEDGE_GLOBAL_KEYSDIR", f"{name}/site")
-        yield Peer(Path(name))
+    with apptainer_folder() as made:
+        monkeypatch.setenv("APPTAINER_KEYSDIR", f"{made.folder}/keys")
+        monkeypatch.setenv("KEDGE_GLOBAL_KEYSDIR", f"{made.folder}/site")
+        yield Peer(replace(made, variables=(f"APPTAINER_KEYSDIR={made.folder}/keys",)))
 
 
-@pytest.mark.parametrize("kind", BLOCKS)
-def test_apptainer_verifies_what_we_sign(kind: str, peer: Peer) -> None:
-    block = BLOCKS[kind]
-    peer.ring.add_secret([block])
-    peer.ring.add_public([block])
-    image = peer.image()
-    assert main(["sign", str(image)]) == 0
-    done = peer.run("verify", "--local", image)
-    assert f"Fingerprint: {block.fingerprint}" in done.stdout
-    assert len(re.findall(r"^Objects verified", done.stdout, re.MULTILINE)) == 2
-    if kind != "ed25519":
-        return  # what is not signed is no question of the key
-    append_object(image, DataObject(DataType.GENERIC, b"more"))
-    assert "object not signed" in peer.run("verify", "--local", image, check=False).stderr
+def test_apptainer_verifies_what_we_sign(peer: Peer) -> None:
+    images = {}
+    for number, (kind, block) in enumerate(BLOCKS.items()):
+        peer.ring.add_secret([block])
+        peer.ring.add_public([block])
+        images[kind] = peer.image()
+        assert main(["sign", "--keyidx", str(number), str(images[kind])]) == 0
+    answers = peer.answer(*(("verify", "--local", image) for image in images.values()))
+    for (kind, block), (status, output) in zip(BLOCKS.items(), answers, strict=True):
+        assert (status, f"Fingerprint: {block.fingerprint}" in output) == (0, True), (kind, output)
+        assert len(re.findall(r"^Objects verified", output, re.MULTILINE)) == 2, kind
+    append_object(images["ed25519"], DataObject(DataType.GENERIC, b"more"))
+    assert "object not signed" in peer.run("verify", "--local", images["ed25519"], check=False).stderr
 
 
 @pytest.mark.parametrize("passphrase", ["", "pass phrase"])
@@ -128,26 +122,20 @@ def test_apptainer_signs_with_a_key_we_made(peer: Peer, capsys: pytest.CaptureFi
 
 def test_keys_travel_both_ways(peer: Peer) -> None:
     block = BLOCKS["rsa"]
-    ours = peer.folder / "ours.asc"
+    ours, theirs, secret = (peer.folder / f"{name}.asc" for name in ("ours", "theirs", "secret"))
     ours.write_bytes(armor_block(make_public(block)))
     peer.run("key", "import", ours)
     assert [item.fingerprint for item in peer.ring.load_public()] == [block.fingerprint]
-    theirs = peer.folder / "theirs.asc"
     peer.run("key", "export", "--armor", theirs, data="0\n")
     peer.run("key", "remove", block.fingerprint)
     assert peer.ring.load_public() == []
     assert main(["key", "import", str(theirs)]) == 0
     assert peer.ring.load_public()[0].fingerprint == block.fingerprint
     assert block.fingerprint in peer.run("key", "list").stdout
-
-
-def test_secret_key_exported_by_apptainer_is_imported(peer: Peer) -> None:
-    block = BLOCKS["rsa"]
     peer.ring.add_secret([block])
-    target = peer.folder / "secret.asc"
-    peer.run("key", "export", "--secret", "--armor", target, data="0\n")
+    peer.run("key", "export", "--secret", "--armor", secret, data="0\n")
     peer.ring.remove_secret(block.fingerprint)
-    assert main(["key", "import", str(target)]) == 0
+    assert main(["key", "import", str(secret)]) == 0
     image = peer.image("one-group.sif")
     assert main(["sign", str(image)]) == 0
     peer.run("verify", "--local", image)
@@ -168,26 +156,25 @@ def test_rings_with_foreign_keys_stay_readable_for_both(peer: Peer) -> None:
     assert block.fingerprint in peer.run("key", "list").stdout
 
 
-@pytest.mark.parametrize("kind", ["ed25519", "rsa", "p256"])
-def test_pem_signatures_both_ways(kind: str, peer: Peer) -> None:
-    private, public = make_pem(peer.folder, kind)
-    ours, theirs = peer.image(), peer.image()
-    assert main(["sign", "--key", str(private), str(ours)]) == 0
-    peer.run("verify", "--key", public, ours)
-    peer.run("sign", "--key", private, theirs)
-    assert main(["verify", "--key", str(public), str(theirs)]) == 0
-    (peer.folder / "other").mkdir()
-    stranger = make_pem(peer.folder / "other", kind)[1]
-    assert peer.run("verify", "--key", stranger, ours, check=False).returncode != 0
-    assert main(["verify", "--key", str(stranger), str(theirs)]) != 0
-
-
-def test_pem_envelope_with_two_signatures_is_verified_by_apptainer(peer: Peer) -> None:
-    pairs = [make_pem(peer.folder, kind) for kind in ("ed25519", "p256")]
-    image = peer.image("one-group.sif")
-    assert main(["sign", "--key", str(pairs[0][0]), "--key", str(pairs[1][0]), str(image)]) == 0
-    for _, public in pairs:
-        peer.run("verify", "--key", public, image)
+def test_pem_signatures_both_ways(peer: Peer) -> None:
+    questions: dict[tuple[str | Path, ...], bool] = {}
+    for name in ("other", "two"):
+        (peer.folder / name).mkdir()
+    for kind in ("ed25519", "rsa", "p256"):
+        private, public = make_pem(peer.folder, kind)
+        stranger = make_pem(peer.folder / "other", kind)[1]
+        ours, theirs = peer.image(), peer.image()
+        assert main(["sign", "--key", str(private), str(ours)]) == 0
+        peer.run("sign", "--key", private, theirs)
+        assert main(["verify", "--key", str(public), str(theirs)]) == 0
+        assert main(["verify", "--key", str(stranger), str(theirs)]) != 0
+        questions |= {("verify", "--key", public, ours): True, ("verify", "--key", stranger, ours): False}
+    pairs = [make_pem(peer.folder / "two", kind) for kind in ("ed25519", "p256")]
+    both = peer.image("one-group.sif")  # an envelope with two signatures
+    assert main(["sign", "--key", str(pairs[0][0]), "--key", str(pairs[1][0]), str(both)]) == 0
+    questions |= {("verify", "--key", public, both): True for _, public in pairs}
+    found = [status == 0 for status, _ in peer.answer(*questions)]
+    assert dict(zip(questions, found, strict=True)) == questions
 
 
 def test_certificate_is_judged_alike(peer: Peer) -> None:
@@ -234,19 +221,17 @@ TAMPERS = {
 
 
 def test_tampering_is_judged_alike(peer: Peer) -> None:
-    """One signed image, changed at each of the places; Apptainer's tree is entered once."""
+    """One signed image, changed at each of the places."""
     peer.ring.add_public([BLOCKS["ed25519"]])
     peer.ring.add_secret([BLOCKS["ed25519"]])
     image = peer.image("one-group.sif")
     assert main(["sign", str(image)]) == 0
-    for number, (offset, mask) in enumerate(TAMPERS.values()):
+    changed = [peer.folder / f"changed-{number}.sif" for number in range(len(TAMPERS))]
+    for path, (offset, mask) in zip(changed, TAMPERS.values(), strict=True):
         data = bytearray(image.read_bytes())
         data[offset] ^= mask
-        (peer.folder / f"changed-{number}.sif").write_bytes(data)
-    verify = 'apptainer verify --local "$1/changed-$n.sif" >/dev/null 2>&1; echo $?'
-    script = f"n=0; while [ $n -lt {len(TAMPERS)} ]; do {verify}; n=$((n + 1)); done"
-    theirs = peer.run(script, str(peer.folder), shell=True).stdout.split()
-    ours = [main(["verify", "--local", str(peer.folder / f"changed-{n}.sif")]) for n in range(len(TAMPERS))]
-    judged = {name: (theirs[n] == "0", ours[n] == 0) for n, name in enumerate(TAMPERS)}
-    assert {name: pair for name, pair in judged.items() if pair[0] is not pair[1]} == {}
-    assert {pair[0] for pair in judged.values()} == {True, False}
+        path.write_bytes(data)
+    theirs = [status == 0 for status, _ in peer.answer(*(("verify", "--local", path) for path in changed))]
+    ours = [main(["verify", "--local", str(path)]) == 0 for path in changed]
+    assert dict(zip(TAMPERS, ours, strict=True)) == dict(zip(TAMPERS, theirs, strict=True))
+    assert set(theirs) == {True, False}

@@ -85,7 +85,7 @@ def check(message: bytes, *blocks: KeyBlock) -> bytes:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_gpg_signature_is_verified(kind: str, gpg: Gpg, gpg_keys: dict[str, KeyBlock]) -> None:
-    for text in TEXTS:
+    for text in TEXTS if kind == "ed25519" else TEXTS[1:2]:  # texts are no question of the key
         message = gpg.clearsign(text, gpg_keys[kind].fingerprint)
         read = check(message, *gpg_keys.values())
         assert read.rstrip() == re.sub(rb"[ \t]+\n", b"\n", text).rstrip()
@@ -94,21 +94,23 @@ def test_gpg_signature_is_verified(kind: str, gpg: Gpg, gpg_keys: dict[str, KeyB
         check(changed, *gpg_keys.values())
 
 
-@pytest.mark.parametrize("name", ["SHA224", "SHA256", "SHA384", "SHA512"])
-def test_gpg_signature_with_every_hash(name: str, gpg: Gpg, gpg_keys: dict[str, KeyBlock]) -> None:
+def test_gpg_signature_with_every_hash_but_sha1(gpg: Gpg, gpg_keys: dict[str, KeyBlock]) -> None:
     block = gpg_keys["rsa2048"]
-    assert check(gpg.clearsign(b"text", block.fingerprint, "--digest-algo", name), block) == b"text"
-
-
-def test_gpg_signature_with_sha1_is_refused(gpg: Gpg, gpg_keys: dict[str, KeyBlock]) -> None:
-    block = gpg_keys["rsa2048"]
+    for name in ("SHA224", "SHA256", "SHA384", "SHA512"):
+        assert check(gpg.clearsign(b"text", block.fingerprint, "--digest-algo", name), block) == b"text", name
     with pytest.raises(SignatureInvalid, match="SHA1"):
         check(gpg.clearsign(b"text", block.fingerprint, "--digest-algo", "SHA1"), block)
 
 
-@pytest.mark.parametrize("kind", ["rsa2048", "ed25519", "nistp256", "nistp384", "nistp521"])
-@pytest.mark.parametrize("passphrase", ["", "correct horse ü"])
-def test_gpg_secret_key_signs_here_and_gpg_verifies(kind: str, passphrase: str, gpg: Gpg) -> None:
+@pytest.mark.parametrize(
+    ("kind", "passphrase", "algorithm"),
+    [
+        ("rsa2048", "", "sha256"),
+        *(("rsa2048", "correct horse ü", "sha256"), ("ed25519", "correct horse ü", "sha256")),
+        *(("nistp256", "", "sha256"), ("nistp384", "", "sha384"), ("nistp521", "", "sha512")),
+    ],
+)
+def test_gpg_secret_key_signs_here_and_gpg_verifies(kind: str, passphrase: str, algorithm: str, gpg: Gpg) -> None:
     public = gpg.make_key(kind, passphrase)
     secret = gpg.export_secret(public.fingerprint, passphrase)
     now = int(time.time()) + 1
@@ -116,11 +118,9 @@ def test_gpg_secret_key_signs_here_and_gpg_verifies(kind: str, passphrase: str, 
     if passphrase:
         with pytest.raises(KeyUnusable, match="passphrase is wrong"):
             unlock_key(secret, lambda _question: "wrong", now)
-    for text in TEXTS:
+    for text in TEXTS if kind == "ed25519" else TEXTS[1:2]:
         packet = make_signature(signer.signer, TEXT, canonicalize_text(text), now)
-        message = write_cleartext(text, "sha512" if kind == "nistp521" else "sha256", packet)
-        if kind == "nistp384":
-            message = write_cleartext(text, "sha384", packet)
+        message = write_cleartext(text, algorithm, packet)
         status = gpg.run("--faked-system-time", str(now + 5), "--verify", data=message).stderr.decode()
         assert f"VALIDSIG {public.fingerprint}" in status
 
@@ -132,9 +132,7 @@ def make_own() -> dict[str, KeyBlock]:
         "ed25519": simple_block(make_pair("ed25519", 601)),
         "p384": simple_block(make_pair("p384", 602)),
         "subkey": subkey_block(
-            make_pair("ed25519", 603),
-            make_pair("p256", 604),
-            bind(make_pair("ed25519", 603), make_pair("p256", 604)),
+            make_pair("ed25519", 603), make_pair("p256", 604), bind(make_pair("ed25519", 603), make_pair("p256", 604))
         ),
     }
 

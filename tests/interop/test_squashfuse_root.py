@@ -7,7 +7,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 
 from kedge.container.mounts.squashfuse import can_use_fuse, find_squashfuse
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox
+from tests.builders.waiting import wait_until
 from tests.requirements import require_program
 
 WAY = ("--root-from", "squashfuse")
@@ -47,15 +47,6 @@ def servers(of: Path) -> list[str]:
     return found
 
 
-def wait_for(condition: object, seconds: float = 20) -> bool:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():  # type: ignore[operator]
-            return True
-        time.sleep(0.02)
-    return False
-
-
 def as_words(uid: int) -> tuple[str, ...]:
     """root runs in a user namespace, too: else the kernel may be asked to mount."""
     return ("--userns",) if uid == 0 else ()
@@ -71,19 +62,19 @@ def test_server_whose_directory_is_a_link(runner: Runner, sif: Path) -> None:
 def test_root_is_served_and_the_server_ends(runner: Runner, sif: Path, more: tuple[str, ...]) -> None:
     words = ("exec", *as_words(runner.uid), *WAY, *more, str(sif))
     assert runner.read(*words, "cat", "/etc/passwd").startswith("root:x:0:0")
-    assert wait_for(lambda: not servers(sif)), servers(sif)
+    wait_until("no server is left", lambda: not servers(sif))
 
 
 def test_server_is_there_as_long_as_the_payload_and_ends_with_its_kill(runner: Runner, sif: Path) -> None:
     argv = runner.argv("exec", *as_words(runner.uid), *WAY, str(sif), "sleep", "100")
     process = subprocess.Popen(argv, env=runner.variables(), cwd=runner.home, start_new_session=True)
     try:
-        assert wait_for(lambda: servers(sif))
+        wait_until("a server is there", lambda: servers(sif))
         assert process.poll() is None
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
-    assert wait_for(lambda: not servers(sif)), servers(sif)
+    wait_until("no server is left", lambda: not servers(sif))
 
 
 def test_server_holds_no_descriptor_of_the_user(runner: Runner, sif: Path) -> None:
@@ -93,7 +84,7 @@ def test_server_holds_no_descriptor_of_the_user(runner: Runner, sif: Path) -> No
     os.close(writing)
     try:
         os.set_blocking(reading, False)
-        assert wait_for(lambda: servers(sif) and is_over(reading)), "nobody may hold the other end"
+        wait_until("nobody holds the other end", lambda: servers(sif) and is_over(reading))
     finally:
         os.close(reading)
         process.kill()
@@ -117,7 +108,7 @@ def test_damaged_image_is_an_error_not_a_hang(runner: Runner, sif: Path, more: t
     done = runner.run("exec", *as_words(runner.uid), *WAY, *more, str(bad), "true")
     assert done.returncode == 255
     assert "Traceback" not in done.stderr
-    assert wait_for(lambda: not servers(bad))
+    wait_until("no server is left", lambda: not servers(bad))
 
 
 @pytest.mark.parametrize("more", [(), ("--pid",)])
@@ -139,7 +130,7 @@ def test_program_that_mounts_by_itself_is_ended_with_the_container(runner: Runne
     env = {"KEDGE_SQUASHFUSE": str(program)}
     words = ("exec", *as_words(runner.uid), *WAY, str(sif), "cat", "/etc/group")
     assert runner.read(*words, env=env).startswith("root:x:0:")
-    assert wait_for(lambda: not servers(sif)), servers(sif)
+    wait_until("no server is left", lambda: not servers(sif))
 
 
 def test_missing_program_is_said(runner: Runner, sif: Path) -> None:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cluster.job_user import JobUser, leaving_nothing
-from tests.cluster.test_launch_gridengine import TWO
 from tests.cluster.test_launch_mpi_modes import FAMILIES, list_ranks, make_images
+from tests.cluster.two_hosts import TWO
 from tests.live.openpbs import OpenPbs
 
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from kedge.cluster.ranks import find_launcher, find_rank
-from kedge.cluster.schedulers.choose import find_allocation
+from kedge.cluster.schedulers.current_job import find_allocation
 from kedge.cluster.this_host import read_this_host
 
 

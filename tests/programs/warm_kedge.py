@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A Python that has imported kedge, and becomes a kedge process each time it is asked: by fork, not by a start.
 
-`tests/builders/warm_kedge.py` starts it and asks. A request comes with five files: what it is as JSON, the three
-standard streams, and a socket that gets the process's number at once, and its status and CPU seconds at its end.
+Or one of another program that imports kedge. `tests/builders/warm_kedge.py` starts it and asks. A request comes with
+five files: what it is as JSON, the three standard streams, and a socket that gets the process's number at once, and its
+status and CPU seconds at its end.
 """
 
 import array
@@ -13,6 +14,7 @@ import importlib
 import json
 import os
 import pkgutil
+import runpy
 import select
 import signal
 import socket
@@ -68,9 +70,9 @@ def serve(asked: socket.socket) -> bool:
             poll.register(ended, select.POLLIN)
 
 
-def become(request: tuple[list[str], dict[str, str], str, int, int], streams: list[int]) -> None:
+def become(request: tuple[list[str], dict[str, str], str, int, int, str], streams: list[int]) -> None:
     """Take on the words, environment, directory, user, umask and streams of a process that somebody starts."""
-    words, environment, folder, user, umask = request
+    words, environment, folder, user, umask, program = request
     for number, file in enumerate(streams):
         os.dup2(file, number)
     os.closerange(3, 1024)
@@ -87,11 +89,16 @@ def become(request: tuple[list[str], dict[str, str], str, int, int], streams: li
     sys.stdin = open(0, closefd=False, errors="surrogateescape")
     sys.stdout = open(1, "w", closefd=False)
     sys.stderr = open(2, "w", closefd=False, errors="backslashreplace", buffering=1)
-    sys.argv[1:] = words
+    sys.argv[:] = [program or sys.argv[0], *words]
+    if program:
+        sys.path[:0] = environment.get("PYTHONPATH", "").split(os.pathsep)
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 if __name__ == "__main__":
     load_all()
+    own = sys.argv[0]
     if serve(socket.socket(fileno=int(sys.argv[1]))):
-        sys.exit(main())
+        if sys.argv[0] == own:
+            sys.exit(main())
+        runpy.run_path(sys.argv[0], run_name="__main__")

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the tutorials' readers have: images with the programs that they name, and a terminal to type at."""
+"""What the tutorials' readers have: images with the programs that they name."""
 
 from __future__ import annotations
 
-import subprocess
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,11 +12,8 @@ from tests.cluster.job_user import JobUser, make_job_user
 from tests.cluster.slurm_cluster import SlurmCluster
 from tests.tutorials.stand_ins import CONDA_PATH, list_pytorch_files
 
-SPAWN = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
 # each says how it was called: its words, and where it is
 PROGRAMS = {
-    "torchrun": 'echo "torchrun $*; $MASTER_ADDR:$MASTER_PORT on $(hostname)"',
-    "all_reduce_perf_mpi": 'echo "rank $PMI_RANK of $PMI_SIZE on $(hostname): $*"',
     "pi-mpi.py": 'echo "pi by rank ${PMI_RANK:-$SLURM_PROCID} of $SLURM_NTASKS, $1 samples${MPI_IS_SET_UP:+, set up}"',
     "python": """\
 case "$*" in "-m torch.distributed"*) echo "python $*; $MASTER_ADDR:$MASTER_PORT on $(hostname)"; exit ;; esac
@@ -54,15 +49,3 @@ def add_program(path: Path) -> None:
     """The program of that name."""
     path.write_text(f"#!/bin/sh\n{PROGRAMS[path.name]}\n")
     path.chmod(0o755)
-
-
-def type_at_terminal(me: JobUser, *words: str, typed: str = "", pause: float = 0.0) -> subprocess.CompletedProcess[str]:
-    """A verb on a terminal of its own; `typed` is what its user types after a pause, whatever comes first."""
-    argv = ["python3", "-c", SPAWN, *me.user.argv(*words)]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(
-        argv, env=me.user.variables(), cwd=me.folder, stdin=pipe, stdout=pipe, stderr=pipe, text=True
-    ) as process:
-        time.sleep(pause)
-        output, errors = process.communicate(typed, timeout=120)
-    return subprocess.CompletedProcess(argv, process.returncode, output, errors)

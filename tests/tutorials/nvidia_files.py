@@ -43,10 +43,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         f"docker run --rm -it {_CUDA}-devel-ubuntu22.04 bash -l",
     ),
     "build_nbody_apptainer.sh": ("apptainer build nbody.sif Definition.nbody",),
-    "build_nbody_docker.sh": (
-        "docker build -t ${HUB_USER}/nbody -f Dockerfile.nbody .",
-        "docker images | grep nbody",
-    ),
+    "build_nbody_docker.sh": ("docker build -t ${HUB_USER}/nbody -f Dockerfile.nbody .", "docker images | grep nbody"),
     "build_nbody-efficient_apptainer.sh": ("apptainer build nbody-efficient.sif Definition.nbody-efficient",),
     "build_nbody-efficient_docker.sh": (
         "docker build -t ${HUB_USER}/nbody:efficient -f Dockerfile.nbody-efficient .",

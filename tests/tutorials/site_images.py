@@ -30,21 +30,8 @@ TRAINING = (PROGRAMS / "train_small.py").read_bytes()
 STARTER = (PROGRAMS / "start_processes.py").read_bytes()
 README = b"stand-in for the README of resnet50v1.5\n"
 _OF_HOST = (
-    "sh",
-    "bash",
-    "cat",
-    "ls",
-    "env",
-    "chmod",
-    "mkdir",
-    "cp",
-    "mv",
-    "rm",
-    "ln",
-    "hostname",
-    "tar",
-    "gzip",
-    "make",
+    *("sh", "bash", "cat", "ls", "env", "chmod", "mkdir", "cp", "mv", "rm", "ln", "hostname", "tar", "gzip"),
+    *("make",),
 )
 _TORCH_1 = "opt/conda/lib/python3.8/site-packages/torch"
 _RESNET = "workspace/examples/resnet50v1.5"
@@ -78,13 +65,7 @@ class SiteImages:
         self._layers = layers
 
     def serve(
-        self,
-        name: str,
-        files: Mapping[str, bytes],
-        programs: Mapping[str, bytes],
-        *,
-        mpi: str = "",
-        **section: object,
+        self, name: str, files: Mapping[str, bytes], programs: Mapping[str, bytes], *, mpi: str = "", **section: object
     ) -> None:
         """An image with files and programs; `section` are the fields of its configuration."""
         members = [build.file(path, data) for path, data in files.items()]

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
+from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY, require_shared
 from tests.tutorials import test_abci, test_nvidia, test_sdumont, test_tacc, test_zih
 from tests.tutorials.documents import Kind, read_document
@@ -66,7 +65,7 @@ def read_summary(title: str) -> list[tuple[int, int]]:
     return [(int(theirs), int(ours)) for theirs, ours in re.findall(r"(\d+) → (\d+)", row)]
 
 
-@pytest.mark.parametrize("title", LESSONS)
+@each_row("title", LESSONS)
 def test_compared_figures_are_those_of_texts_and_lists(title: str) -> None:
     lesson, page = LESSONS[title]
     know, silent = read_tables(title)
@@ -80,7 +79,7 @@ def test_compared_figures_are_those_of_texts_and_lists(title: str) -> None:
     assert read_summary(title) == counted
 
 
-@pytest.mark.parametrize("title", LESSONS)
+@each_row("title", LESSONS)
 def test_compared_kedge_needs_less(title: str) -> None:
     commands, lines, know, silent = read_summary(title)
     assert commands[0] >= commands[1]
@@ -89,7 +88,7 @@ def test_compared_kedge_needs_less(title: str) -> None:
     assert silent[0] > silent[1]
 
 
-@pytest.mark.parametrize("title", LESSONS)
+@each_row("title", LESSONS)
 def test_compared_quotations_stand_in_their_lines(title: str) -> None:
     [path] = require_shared("tutorials").glob(f"{LESSONS[title][0].document}_*")
     lines = path.read_text(encoding="utf-8").splitlines()
@@ -99,7 +98,7 @@ def test_compared_quotations_stand_in_their_lines(title: str) -> None:
         assert quoted[0] in lines[int(row[0]) - 1], row
 
 
-@pytest.mark.parametrize("title", LESSONS)
+@each_row("title", LESSONS)
 def test_compared_each_defence_is_shown_by_something(title: str) -> None:
     for row in read_tables(title)[1]:
         assert (REPOSITORY / row[4].strip("`")).exists(), row

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-import pytest
-
+from tests.builders.rows import each_row
 from tests.requirements import require_shared
 from tests.tutorials.documents import Kind, read_document
 
@@ -96,8 +95,8 @@ def test_documents_rst() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("document", "commands", "scripts", "files", "others"),
+@each_row(
+    "document, commands, scripts, files, others",
     [("000", 10, 0, 0, 0), ("001", 15, 1, 0, 0), ("002", 25, 2, 0, 4), ("003", 45, 0, 34, 1), ("004", 43, 1, 0, 0)],
 )
 def test_documents_all_commands_of_the_tutorials(

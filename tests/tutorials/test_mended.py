@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from kedge.cli.main import main
+from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY, require_shared
 from tests.tutorials.test_compared import LESSONS, split_row
 
@@ -37,7 +38,7 @@ def read_state(cell: str) -> str:
     return re.split(r"[:\s]", cell, maxsplit=1)[0]
 
 
-@pytest.mark.parametrize("title", LESSONS)
+@each_row("title", LESSONS)
 def test_mended_counts_are_those_of_the_rows(title: str) -> None:
     rows = read_rows(title)
     before, now = ([read_state(row[column]) for row in rows] for column in (2, 3))
@@ -59,7 +60,7 @@ def test_mended_nothing_is_missing_and_little_is_partly() -> None:
     assert all(len(row[3]) > 60 for row in partly), "each has its reason"
 
 
-@pytest.mark.parametrize("title", LESSONS)
+@each_row("title", LESSONS)
 def test_mended_quotations_stand_in_their_lines(title: str) -> None:
     [path] = require_shared("tutorials").glob(f"{LESSONS[title][0].document}_*")
     lines = path.read_text(encoding="utf-8").splitlines()
@@ -77,7 +78,7 @@ def test_mended_evidence_exists() -> None:
         assert not _CODE.search(rest), f"neither a test nor a command that shows something: {rest}"
 
 
-@pytest.mark.parametrize(("words", "text"), SHOWN, ids=[words for words, _ in SHOWN])
+@each_row("words, text", SHOWN)
 def test_mended_commands_show_it(
     words: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -41,11 +41,7 @@ WALK = Walk(
         "kedge site init": Expect(says=r"wrote|Wrote"),
         "kedge config set": Expect(then="kedge config get scratch_directory", then_says=_DATA),
         "kedge site show": Expect(says=r"gpu [\s\S]*interactive"),
-        "kedge alloc --queue gpu --gpus 1 --cpus-per-task 16": Expect(
-            says=_NODE,
-            then=_GIVEN,
-            then_says="gpu 16 0",
-        ),
+        "kedge alloc --queue gpu --gpus 1 --cpus-per-task 16": Expect(says=_NODE, then=_GIVEN, then_says="gpu 16 0"),
         "kedge exec --nv docker": Expect(says="NVIDIA-SMI"),
         "mkdir tried": Expect(),
         "kedge shell --fakeroot --record --overlay tried": Expect(says=_ROOT, then="id -u", then_says="(?m)^0$"),
@@ -73,11 +69,7 @@ WALK = Walk(
         "kedge bench compare": Expect(says=r"MATMUL +FIRST +SECOND", leaves=1),
         # the tutorial's cluster
         "kedge alloc --gpus 1 --cpus-per-task 16": Expect(
-            before=("export KEDGE_SITE=nvidia",),
-            says=_NODE,
-            then=_GIVEN,
-            then_says="interactive 16 0",
-            leaves=1,
+            before=("export KEDGE_SITE=nvidia",), says=_NODE, then=_GIVEN, then_says="interactive 16 0", leaves=1
         ),
         "kedge alloc --gpus 1 --cpus-per-task 16 --time 3h lightning.sif": Expect(
             says="Apptainer> ",

@@ -94,14 +94,3 @@ def test_program_of_sdumont_needs_each_line(reader: JobUser, left_out: int, why:
     job = type_line(reader, steps[2].command).strip()
     reader.wait(job)
     assert why in reader.run("logs", job).stdout
-
-
-def test_program_of_sdumont_is_told_how_many_tasks_there_are(reader: JobUser) -> None:
-    """Without --each-task and a number of tasks there is no SLURM_NTASKS, which it reads."""
-    install, add, submit = read_tool_steps(PAGE)["ideeps"]
-    for step in (install, add):
-        type_line(reader, step.command)
-    command = submit.command.replace(" --each-task", "").replace(" --tasks-per-node 4", "")
-    job = type_line(reader, command).strip()
-    reader.wait(job)
-    assert "KeyError: 'SLURM_NTASKS'" in reader.run("logs", job).stdout

@@ -65,10 +65,7 @@ def expect_job(says: str, **more: object) -> Expect:
 LOGIN = Expect(
     keys=((r"user name \[\$oauthtoken\]: ?\Z", ""), (r"(?i)(key|password)[^\n]*: ?\Z", KEY)), says="(?i)logged in"
 )
-OWN_HOST = {
-    "kedge bundle": Expect(is_elsewhere=True, says=rf"-> '{FILE}'"),
-    "ssh": Expect(is_elsewhere=True),
-}
+OWN_HOST = {"kedge bundle": Expect(is_elsewhere=True, says=rf"-> '{FILE}'"), "ssh": Expect(is_elsewhere=True)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,23 +40,24 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEDGE_NODEDIR", str(tmp_path / "node"))
 
 
-def test_api_import_is_light() -> None:
+def test_api_import_is_light_and_has_names() -> None:
     program = "import sys, kedge; print(sorted(m for m in sys.modules if m.startswith('kedge')))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "['kedge']"
-
-
-def test_api_tells_its_version() -> None:
     assert kedge.__version__ == VERSION
-
-
-def test_api_names_are_there_and_others_are_not() -> None:
     assert {"pull", "push", "convert", "inspect", "Pulled"} <= set(dir(kedge))
     with pytest.raises(AttributeError, match="no attribute 'fly'"):
         kedge.fly  # type: ignore[attr-defined]  # noqa: B018
 
 
-def test_api_build_writes_an_image_and_tells_a_display() -> None:
+def test_api_build_writes_an_image_or_refuses() -> None:
+    Path("Dockerfile").write_text("FROM scratch\nCOPPY a b\n")
+    with pytest.raises(InvalidRecipe, match="Dockerfile:2:1"):
+        kedge.build("Dockerfile", "a.sif")
+    with pytest.raises(UsageError, match="pull='often' is not valid"):
+        kedge.build("Dockerfile", "a.sif", options=kedge.BuildOptions(pull="often"))
+    assert not Path("a.sif").exists()
+
     class Watcher:
         def __init__(self) -> None:
             self.seen: list[str] = []
@@ -83,15 +84,6 @@ def test_api_build_writes_an_image_and_tells_a_display() -> None:
     assert (kedge.inspect("a.sif").oci_config or {}).get("Labels") == {"a": "b"}
 
 
-def test_api_build_refuses_what_it_cannot_do() -> None:
-    Path("Dockerfile").write_text("FROM scratch\nCOPPY a b\n")
-    with pytest.raises(InvalidRecipe, match="Dockerfile:2:1"):
-        kedge.build("Dockerfile", "a.sif")
-    with pytest.raises(UsageError, match="pull='often' is not valid"):
-        kedge.build("Dockerfile", "a.sif", options=kedge.BuildOptions(pull="often"))
-    assert not Path("a.sif").exists()
-
-
 def test_api_pull_convert_inspect_agree() -> None:
     pulled = kedge.pull("host:sh", "a.sif", threads=1)
     assert isinstance(pulled, kedge.Pulled)
@@ -104,9 +96,6 @@ def test_api_pull_convert_inspect_agree() -> None:
     made = kedge.convert("a.sif", "oci:layout:name")
     assert (made.form, made.size) == (ImageFormat.OCI, None)
     assert kedge.inspect("oci:layout:name").oci_config == kedge.inspect("a.sif").oci_config
-
-
-def test_api_pull_chooses_the_default_name() -> None:
     assert kedge.pull("host:sh").output == Path("sh.sif")
     assert kedge.pull("host:sh", format="sandbox").output == Path("sh")
     assert Path("sh/.singularity.d/runscript").exists()
@@ -171,13 +160,10 @@ def test_api_tags_recommend_and_search_without_a_network() -> None:
     assert "nvcr.io/nvidia/pytorch" in {entry.name for entry in found.entries}
 
 
-def test_api_diagnose_is_what_doctor_finds() -> None:
+def test_api_diagnose_and_choosing_failures() -> None:
     diagnosis = kedge.diagnose(checks=["locale", "memory"], offline=True)
     assert isinstance(diagnosis, kedge.Diagnosis)
     assert {each.check for each in diagnosis.findings} == {"locale", "memory"}
-
-
-def test_api_choosing_failures_are_kedge_errors() -> None:
     with pytest.raises(UnknownGpu):
         kedge.explain("nvcr.io/nvidia/pytorch:22.03-py3", gpu="Voodoo2", offline=True)
     with pytest.raises(NothingFits, match="is known to have kernels for Tesla K40"):
@@ -207,7 +193,7 @@ def test_api_progress_hears_what_is_done() -> None:
     assert any("packed" in line for line in heard)
 
 
-def test_api_guide_example_runs(tmp_path: Path) -> None:
+def test_api_guide_examples_run(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         require_user_namespaces()
     example = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)[0]
@@ -216,9 +202,6 @@ def test_api_guide_example_runs(tmp_path: Path) -> None:
     assert "sh.sif exists already" in done.stdout
     assert "0 hello" in done.stdout
     assert {"sh.sif", "sh.sqsh", "layout"} <= {path.name for path in tmp_path.iterdir()}
-
-
-def test_api_guide_of_choosing_runs(tmp_path: Path) -> None:
     examples = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
     (example,) = [text for text in examples if "kedge.explain(" in text]
     program = f"import kedge\n{example}"

@@ -24,8 +24,6 @@ def test_rows_that_fail_are_all_named() -> None:
         assert words in caught.value.message
     assert len(caught.value.exceptions) == 2
 
-
-def test_rows_that_do_not_raise_what_they_should_are_named() -> None:
     @each_row("text", ["1", "one"], ids=["figure", "word"])
     def check(text: str) -> None:
         with pytest.raises(ValueError, match="invalid literal"):
@@ -35,7 +33,7 @@ def test_rows_that_do_not_raise_what_they_should_are_named() -> None:
         check()
 
 
-def test_rows_that_hold_pass_and_fixtures_come_from_outside() -> None:
+def test_rows_that_hold_pass_and_no_rows_are_a_mistake() -> None:
     @each_row("length", [1, 2], ids=lambda length: f"of {length}")
     @each_row("letter", "ab")
     def check(letter: str, length: int, known: dict[str, int]) -> None:
@@ -44,8 +42,5 @@ def test_rows_that_hold_pass_and_fixtures_come_from_outside() -> None:
     known: dict[str, int] = {}
     check(known=known)
     assert sorted(known) == ["a", "aa", "b", "bb"]
-
-
-def test_no_rows_are_a_mistake() -> None:
     with pytest.raises(AssertionError, match="no rows"):
         each_row("text", [])

@@ -13,8 +13,9 @@ import pytest
 
 from tests.builders.containers import USER, make_sandbox
 from tests.builders.installed import install
+from tests.builders.own_etc import Account, make_etc
 from tests.hostile.attacks.scene import Scene, compile_attack, make_scene, put_into
-from tests.requirements import require_program, require_user_namespaces
+from tests.requirements import require_program, require_root, require_user_namespaces
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,15 @@ def ground(programs: Programs) -> Iterator[Ground]:
         sandbox = scene.own(put_into(make_sandbox(scene.base / "sandbox"), programs.attack))
         scene.images.append(sandbox)
         yield Ground(scene, kedge, sandbox, pack(sandbox, scene.base / "image.sqsh"))
+
+
+def give_subordinate_ids(scene: Scene, folder: Path) -> tuple[str, ...]:
+    """What root does before the turn of a caller who has subordinate ids."""
+    require_root()
+    require_program("newuidmap")
+    ids = dict.fromkeys(("subuid", "subgid"), "attacked:2000000:65536\n")
+    etc = make_etc(folder / "etc", [Account("attacked", scene.uid, scene.home)], **ids)
+    return (require_program("unshare"), "--mount", "sh", "-ec", f'mount --bind {etc} /etc; exec "$@"', "sh")
 
 
 def pack(sandbox: Path, path: Path) -> Path:

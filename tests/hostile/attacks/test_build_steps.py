@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.builders.old_kernels import play_refusals
-from tests.builders.own_etc import Account, make_etc
-from tests.hostile.attacks.conftest import Ground
+from tests.hostile.attacks.conftest import Ground, give_subordinate_ids
 from tests.hostile.attacks.judging import list_reached
 from tests.hostile.attacks.scene import Measured
-from tests.requirements import require_program, require_root
+from tests.requirements import require_program
 
 PROGRAM = Path(__file__).parents[2] / "programs/run_an_attacking_step.py"
 # A step has what the strictest start has
@@ -47,12 +46,7 @@ def test_a_step_of_a_build_reaches_nothing(ground: Ground, way: str, refused: st
 
 def test_a_step_with_the_users_of_the_image_reaches_nothing(ground: Ground, tmp_path: Path) -> None:
     """Its programs may be set-user-ID, and its users are subordinate ids of the caller's."""
-    require_root()
-    require_program("newuidmap")
-    ids = dict.fromkeys(("subuid", "subgid"), "attacked:2000000:65536\n")
-    etc = make_etc(tmp_path / "etc", [Account("attacked", ground.scene.uid, ground.scene.home)], **ids)
-    prefix = (require_program("unshare"), "--mount", "sh", "-ec", f'mount --bind {etc} /etc; exec "$@"', "sh")
-    measured = attack(ground, "users", "", "changes-users", prefix)
+    measured = attack(ground, "users", "", "changes-users", give_subordinate_ids(ground.scene, tmp_path))
     assert measured.is_whole, (measured.status, measured.errors)
     wrong = list_reached({"step": measured}, LIKE)
     assert not wrong, "\n".join(wrong)

@@ -84,10 +84,11 @@ def spoil(scene: Scene, hostile: Path, start: str) -> Path:
 @EVERY
 @pytest.mark.parametrize("start", STARTS)
 def test_an_image_does_not_change_the_interpreter(ground: Ground, hostile: Path, start: str, is_every: bool) -> None:
-    """A script in all ways, for each has a caller of its own; the others, which an image's program starts, in two."""
+    """A script in all columns, each of which has a caller of its own; the others, which a program starts, in two."""
     scene = ground.scene
     number = list(STARTS).index(start)
-    ways = [*WAYS.values()] if is_every or not number else [(), [*WAYS.values()][1 + number % (len(WAYS) - 1)]]
+    others = [*WAYS.values()] if is_every else [*COLUMNS.values()]
+    ways = others if is_every or not number else [(), [*WAYS.values()][1 + number % (len(WAYS) - 1)]]
     image = spoil(scene, hostile, start)
     _, verb, words = STARTS[start]
     scene.mend_interpreter()

@@ -44,7 +44,7 @@ def write_answers(place: Place, cases: dict[str, Case], answers: dict[str, tuple
 
 def _sign(case: Case) -> str:
     """A name for all that the case consists of but for what is expected of it."""
-    asked = (case.words, dict(case.environment), case.setup, case.after, case.script, case.stdin, case.cwd, case.ignore)
+    asked = (case.words, dict(case.env), case.setup, case.after, case.script, case.stdin, case.cwd, case.ignore)
     return hashlib.sha256(repr(asked).encode()).hexdigest()[:16]
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -21,7 +22,7 @@ class Case:
 
     name: str
     words: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)  # beyond PATH, HOME, USER, LOGNAME, LANG, TERM
+    env: Mapping[str, str] = field(default_factory=dict)  # beyond PATH, HOME, USER, LOGNAME, LANG, TERM
     setup: str = ""  # shell text, run in the directory before
     after: str = ""  # shell text, run in the directory afterwards; what it prints is compared too
     script: str = ""
@@ -36,11 +37,11 @@ class Case:
     our_status: int | None = None  # what kedge exits with, where that is the difference
 
 
-def execute(image: str, command: str, *flags: str) -> tuple[str, ...]:
-    """`exec FLAGS IMAGE sh -c COMMAND`."""
-    return ("exec", *flags, f"{IMAGES}/{image}", "sh", "-c", command)
+def execute(image: str, command: str, flags: str = "") -> tuple[str, ...]:
+    """`exec FLAGS IMAGE sh -c COMMAND`; the flags as a shell splits them."""
+    return ("exec", *shlex.split(flags), f"{IMAGES}/{image}", "sh", "-c", command)
 
 
-def run(image: str, *arguments: str, flags: tuple[str, ...] = ()) -> tuple[str, ...]:
+def run(image: str, *arguments: str, flags: str = "") -> tuple[str, ...]:
     """`run FLAGS IMAGE ARGUMENTS`."""
-    return ("run", *flags, f"{IMAGES}/{image}", *arguments)
+    return ("run", *shlex.split(flags), f"{IMAGES}/{image}", *arguments)

@@ -96,7 +96,7 @@ class Place:
             words = ["sh", "-c", f"{names}\n{case.script}"]
         else:
             words = [*self.program, *case.words]
-        done = self.enter(*words, cwd=cwd, environment=dict(case.environment), stdin=case.stdin)
+        done = self.enter(*words, cwd=cwd, environment=dict(case.env), stdin=case.stdin)
         after = self.enter("sh", "-c", case.after, cwd=f"/srv/case/{case.name}").stdout if case.after else ""
         return Result(done.returncode, normalise(done.stdout, case.ignore), normalise(after, "")), done.stderr
 

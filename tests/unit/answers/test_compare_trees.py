@@ -15,6 +15,7 @@ from kedge.image.formats.oci.writer import write_layout
 from kedge.image.workplace import Workplace
 from kedge.system.settings import Settings
 from tests.builders.oci_images import make_image
+from tests.builders.rows import each_row
 
 SITE = "usr/lib/python3/dist-packages"
 BASE = {
@@ -25,12 +26,9 @@ BASE = {
     "var/lib/dpkg/status": b"Package: libc6\nStatus: install ok installed\nVersion: 2.36\n",
 }
 TOP = {
-    "etc/motd": b"HELLO",
-    "etc/.wh.old": b"",
-    "opt/new": b"x" * 1000,
-    f"{SITE}/.wh.torch-2.dist-info": b"",
+    "etc/motd": b"HELLO", "etc/.wh.old": b"", "opt/new": b"x" * 1000, f"{SITE}/.wh.torch-2.dist-info": b"",
     f"{SITE}/torch-3.dist-info/METADATA": b"Name: torch\nVersion: 3.0\n",
-}
+}  # fmt: skip
 
 
 @pytest.fixture(name="workplace")
@@ -75,9 +73,9 @@ def test_diff_of_the_same_layers_reads_none(tmp_path: Path, workplace: Workplace
     assert diff_images(base, base, workplace).is_empty
 
 
-@pytest.mark.parametrize("name", ["other.sif", "sandbox"])
+@each_row("name", ["other.sif", "sandbox"])
 def test_diff_of_layers_and_what_was_made_of_them_is_empty(name: str, tmp_path: Path, workplace: Workplace) -> None:
-    base = write(tmp_path / "base", [BASE, TOP])
+    base = write(tmp_path / f"layers of {name}", [BASE, TOP])
     made = tmp_path / name
     convert(ConvertRequest(base, read_target(str(made))), workplace)
     difference = diff_images(base, Reference.parse(str(made)), workplace)

@@ -19,6 +19,7 @@ from kedge.image.formats.oci.writer import write_layout
 from kedge.image.workplace import Workplace
 from kedge.system.settings import Settings
 from tests.builders.oci_images import make_image
+from tests.builders.rows import each_row
 
 MB = 1 << 18
 SITE = "usr/local/lib/python3.11/site-packages"
@@ -40,14 +41,11 @@ LAYERS: Sequence[Mapping[str, bytes]] = (
         "usr/lib/libx.a": fill("a", MB),
     },
     {
-        "root/.wh.big.tar.gz": b"",
-        "var/lib/apt/lists/x": fill("p", 3 * MB),
-        f"{SITE}/torch/lib.so": fill("s", 4 * MB),
-        f"{SITE}/torch-2.dist-info/METADATA": b"Name: torch\nVersion: 2\n",
-        f"{SITE}/torch-2.dist-info/RECORD": b"torch/lib.so,sha256=x,4\n",
-        "opt/copy.so": fill("s", 4 * MB),
+        "root/.wh.big.tar.gz": b"", "var/lib/apt/lists/x": fill("p", 3 * MB),
+        f"{SITE}/torch/lib.so": fill("s", 4 * MB), f"{SITE}/torch-2.dist-info/METADATA": b"Name: torch\nVersion: 2\n",
+        f"{SITE}/torch-2.dist-info/RECORD": b"torch/lib.so,sha256=x,4\n", "opt/copy.so": fill("s", 4 * MB),
     },
-)
+)  # fmt: skip
 
 
 @pytest.fixture(name="workplace")
@@ -62,49 +60,30 @@ def make_report(tmp_path: Path, workplace: Workplace) -> SizeReport:
     return measure_image(Reference.parse(f"oci:{tmp_path / 'image'}"), workplace)
 
 
-def test_size_layers_tell_what_is_deleted_later(report: SizeReport) -> None:
+def test_size_report_adds_up(report: SizeReport) -> None:
     assert [layer.hidden for layer in report.layers] == [5 * MB, 0]
     assert report.layers[0].examples == ("/root/big.tar.gz",)
     assert report.size == sum(layer.size for layer in report.layers) - 5 * MB
-
-
-def test_size_packages_have_the_bytes_of_their_files(report: SizeReport) -> None:
     sizes = {package.name: (package.manager, package.size) for package in report.packages}
     # /lib is no link to /usr/lib in this image, so dpkg's list names no file there
     assert sizes == {"torch": ("pip", 4 * MB), "tool": ("dpkg", MB), "libx-dev": ("dpkg", MB)}
     assert sum(share.size for share in report.managers) == report.size
-
-
-def test_size_directories_are_disjoint_and_whole(report: SizeReport) -> None:
     assert sum(share.size for share in report.directories) == report.size
     assert {share.name for share in report.directories} >= {"/opt/copy.so", f"/{SITE}/torch/lib.so"}
-
-
-def test_size_types_add_up(report: SizeReport) -> None:
     assert report.types[0].name == "shared libraries"
     assert sum(share.size for share in report.types) == report.size
     assert sum(share.files for share in report.types) == report.files
-
-
-def test_size_copies_are_found(report: SizeReport) -> None:
     (group,) = report.duplicates
     assert group.paths == ("/opt/copy.so", f"/{SITE}/torch/lib.so")
     assert group.wasted == 4 * MB
-
-
-def test_size_savings_have_bytes_and_better_lines(report: SizeReport) -> None:
     savings = {saving.name: saving.size for saving in report.savings}
     assert savings == {
-        "deleted-later": 5 * MB,
-        "apt-lists": 3 * MB,
-        "duplicates": 4 * MB,
-        "static-libraries": MB,
-        "build-tools": MB,
-    }
+        "deleted-later": 5 * MB, "apt-lists": 3 * MB, "duplicates": 4 * MB, "static-libraries": MB, "build-tools": MB,
+    }  # fmt: skip
     assert [saving.is_optional for saving in report.savings] == [False, False, True, True, True]
 
 
-@pytest.mark.parametrize("name", ["image.sif", "sandbox"])
+@each_row("name", ["image.sif", "sandbox"])
 def test_size_of_other_formats_is_the_same_without_layers(
     name: str, tmp_path: Path, workplace: Workplace, report: SizeReport
 ) -> None:
@@ -116,7 +95,7 @@ def test_size_of_other_formats_is_the_same_without_layers(
     assert [p for p in other.packages if p.size] == [p for p in report.packages if p.size]
 
 
-def test_size_a_file_of_a_cache_that_is_linked_elsewhere_counts_as_used(tmp_path: Path, workplace: Workplace) -> None:
+def test_size_of_linked_files_and_of_nothing(tmp_path: Path, workplace: Workplace) -> None:
     for name in ("opt/conda/pkgs/numpy", "opt/conda/lib"):
         (tmp_path / "tree" / name).mkdir(parents=True)
     (tmp_path / "tree/opt/conda/pkgs/numpy/a.so").write_bytes(fill("n", MB))
@@ -125,24 +104,18 @@ def test_size_a_file_of_a_cache_that_is_linked_elsewhere_counts_as_used(tmp_path
     report = measure_image(Reference.parse(str(tmp_path / "tree")), workplace)
     assert report.size == 2 * MB
     assert [(saving.name, saving.size) for saving in report.savings] == [("conda-cache", MB)]
-
-
-def test_size_of_an_empty_directory_is_no_error(tmp_path: Path, workplace: Workplace) -> None:
     (tmp_path / "empty").mkdir()
     report = measure_image(Reference.parse(str(tmp_path / "empty")), workplace)
     assert (report.size, report.files) == (0, 0)
     assert "0 B in 0 files" in render_size(report, made="now", version="1")
 
 
-def test_size_page_is_one_small_file_and_escapes_names(report: SizeReport) -> None:
+def test_size_report_is_a_small_page_and_json(report: SizeReport) -> None:
     page = render_size(report, made="now", version="1")
     assert len(page) < 100_000
     assert page.count("<svg") >= 3
     assert "RUN apt-get update" in page
     assert "http" not in page.replace("http-equiv", "")
-
-
-def test_size_report_is_json(report: SizeReport) -> None:
     document = json.loads(json.dumps(report.as_dict()))
     assert document["hidden"] == 5 * MB
     assert document["savings"][0]["better"].startswith("RUN")

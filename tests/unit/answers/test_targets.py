@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kedge.answers.targets import describe_host, find_target, parse_driver, require_gpus
+from kedge.answers.host_target import describe_host
+from kedge.answers.targets import find_target, parse_driver, require_gpus
 from kedge.base.frozen import replace
 from kedge.compat.tables.load import load_tables
 from kedge.compat.target import BUILT_IN, NAMED, THIS_MACHINE
@@ -64,14 +65,25 @@ def a_place(tmp_path: Path) -> dict[str, object]:
     return {"environ": environ, "settings": Settings.load(None, environ), "tables": load_tables()}
 
 
-def test_target_named_gpu_and_driver(place: dict[str, object]) -> None:
+def test_target_named_gpu_and_processor(place: dict[str, object]) -> None:
     target = find_target(gpu="h200", driver="535.104", **place)  # type: ignore[arg-type]
     assert target.title == "NVIDIA H200 with driver 535.104"
     assert (target.origin, target.has_gpus, target.driver) == ("named", True, "535.104")
     assert target.gpus[0].capability == "9.0"
+    with pytest.raises(UnknownGpu):
+        find_target(gpu="H2000", **place)  # type: ignore[arg-type]
+    for name in ("amd64", "arm64"):
+        target = find_target(gpu="T4", driver="580", architecture=name, **place)  # type: ignore[arg-type]
+        assert (target.architecture, target.architecture_source, target.notes) == (name, NAMED, ())
+    settings = Settings.load({"architecture": "aarch64"}, place["environ"])  # type: ignore[arg-type]
+    of_flag = {**place, "settings": settings}
+    assert find_target(gpu="T4", **of_flag).architecture == "arm64"  # type: ignore[arg-type]
+    queue = find_target(site="ours:gpu", **of_flag)  # type: ignore[arg-type]
+    assert queue.architecture == "arm64"
+    assert queue.notes == ("judged for arm64 (--arch), although site ours, queue gpu has amd64",)
 
 
-@pytest.mark.parametrize(("machine", "ours", "other"), [("x86_64", "amd64", "arm64"), ("aarch64", "arm64", "amd64")])
+@each_row(("machine", "ours", "other"), [("x86_64", "amd64", "arm64"), ("aarch64", "arm64", "amd64")])
 def test_target_named_gpu_is_judged_for_this_machines_processor_and_says_so(
     place: dict[str, object], monkeypatch: pytest.MonkeyPatch, machine: str, ours: str, other: str
 ) -> None:
@@ -85,29 +97,12 @@ def test_target_named_gpu_is_judged_for_this_machines_processor_and_says_so(
     assert (told.architecture, told.architecture_source, told.notes) == ("amd64", "", ())
 
 
-def test_target_processor_that_is_named_goes_before_all_else(place: dict[str, object]) -> None:
-    for name in ("amd64", "arm64"):
-        target = find_target(gpu="T4", driver="580", architecture=name, **place)  # type: ignore[arg-type]
-        assert (target.architecture, target.architecture_source, target.notes) == (name, NAMED, ())
-    settings = Settings.load({"architecture": "aarch64"}, place["environ"])  # type: ignore[arg-type]
-    of_flag = {**place, "settings": settings}
-    assert find_target(gpu="T4", **of_flag).architecture == "arm64"  # type: ignore[arg-type]
-    queue = find_target(site="ours:gpu", **of_flag)  # type: ignore[arg-type]
-    assert queue.architecture == "arm64"
-    assert queue.notes == ("judged for arm64 (--arch), although site ours, queue gpu has amd64",)
-
-
-def test_target_gpu_that_is_built_with_its_processor(place: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_target_gpu_or_driver_alone(place: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "login1", "6.1", "#1", "x86_64")))
     for name in ("GH200", "GB200", "Jetson AGX Orin"):
         target = find_target(gpu=name, driver="580", **place)  # type: ignore[arg-type]
         assert (target.architecture, target.architecture_source) == ("arm64", BUILT_IN)
     assert find_target(gpu="9.0", driver="580", **place).architecture == "amd64"  # type: ignore[arg-type]
-
-
-def test_target_driver_without_a_gpu_is_no_machine_without_one(
-    place: dict[str, object], monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setattr("kedge.container.facts.gather_host", lambda _: make_host({"/dev/null": ""}))
     target = find_target(driver="535", **place)  # type: ignore[arg-type]
     assert (target.title, target.has_gpus, target.gpus) == ("a machine with driver 535", True, ())
@@ -125,70 +120,41 @@ def test_target_driver_that_is_none_is_refused(text: str) -> None:
         parse_driver(text)
 
 
-@pytest.mark.parametrize(("text", "version"), [("R535", "535"), (" 535.104.05 ", "535.104.05"), ("580", "580")])
+@each_row(("text", "version"), [("R535", "535"), (" 535.104.05 ", "535.104.05"), ("580", "580")])
 def test_target_driver_as_people_write_it(text: str, version: str) -> None:
     assert parse_driver(text) == version
 
 
-def test_target_unknown_gpu_is_refused(place: dict[str, object]) -> None:
-    with pytest.raises(UnknownGpu):
-        find_target(gpu="H2000", **place)  # type: ignore[arg-type]
-
-
-def test_target_queue_of_a_site(place: dict[str, object]) -> None:
+def test_target_queues_of_a_site(place: dict[str, object]) -> None:
     target = find_target(site="ours:gpu", **place)  # type: ignore[arg-type]
     assert target.title == "site ours, queue gpu"
     assert (target.origin, target.driver, target.driver_source) == ("queue", "550.54.15", "the site's profile")
     assert target.architecture == "amd64"
     (gpu,) = target.gpus
     assert (gpu.capability, gpu.count) == ("8.0", 4)
-
-
-def test_target_queue_whose_driver_nobody_knows_says_so(place: dict[str, object]) -> None:
     target = find_target(site="ours:old", **place)  # type: ignore[arg-type]
     assert target.driver == ""
     assert any("driver of the nodes is unknown" in note for note in target.notes)
-
-
-def test_target_queue_with_another_driver(place: dict[str, object]) -> None:
     target = find_target(site="ours:old", driver="470.82.01", **place)  # type: ignore[arg-type]
     assert target.title == "site ours, queue old with driver 470.82.01"
     assert (target.driver, target.gpus[0].name, target.origin) == ("470.82.01", "Tesla K40", "queue")
     assert not any("unknown" in note for note in target.notes)
-
-
-def test_target_site_without_queue_is_all_that_have_gpus(place: dict[str, object]) -> None:
     target = find_target(site="ours", **place)  # type: ignore[arg-type]
     assert target.title == "site ours"
     assert [gpu.capability for gpu in target.gpus] == ["8.0", "3.5", ""]
     assert any("'gpu', 'old', 'strange'" in note for note in target.notes)
     assert target.driver == ""
-
-
-def test_target_queue_without_gpus(place: dict[str, object]) -> None:
     target = find_target(site="ours:cpu", **place)  # type: ignore[arg-type]
     assert target.has_gpus is False
     assert target.gpus == ()
     assert not any("driver" in note for note in target.notes)
-
-
-def test_target_queue_of_which_nothing_is_said(place: dict[str, object]) -> None:
     target = find_target(site="ours:silent", **place)  # type: ignore[arg-type]
     assert target.has_gpus is None
-
-
-def test_target_queue_with_a_gpu_of_no_table(place: dict[str, object]) -> None:
     target = find_target(site="ours:strange", **place)  # type: ignore[arg-type]
     assert (target.gpus[0].name, target.gpus[0].capability) == ("Zorkium 9", "")
     assert any("in no table" in note for note in target.notes)
-
-
-def test_target_queue_that_is_switched_off_says_so(place: dict[str, object]) -> None:
     target = find_target(site="ours:gone", **place)  # type: ignore[arg-type]
     assert "the queue 'gone' is switched off" in target.notes
-
-
-def test_target_unknown_queue_proposes_the_nearest(place: dict[str, object]) -> None:
     with pytest.raises(SiteProblem, match="has no queue 'gpus'") as caught:
         find_target(site="ours:gpus", **place)  # type: ignore[arg-type]
     assert caught.value.hint == "did you mean 'gpu'?"
@@ -209,7 +175,7 @@ def remember(monkeypatch: pytest.MonkeyPatch, *facts: NodeFacts, is_stale: bool 
     monkeypatch.setattr("kedge.jobs.queue_target.recall_nodes", lambda *_: seen)
 
 
-def test_target_queue_takes_what_a_job_saw(place: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_target_queues_that_jobs_saw(place: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
     remember(monkeypatch, SEEN)
     target = find_target(site="ours:old", **place)  # type: ignore[arg-type]
     assert target.driver == "535.104.05"
@@ -217,30 +183,17 @@ def test_target_queue_takes_what_a_job_saw(place: dict[str, object], monkeypatch
     assert (target.cpu, target.glibc) == ("AMD EPYC", "2.28")
     assert target.cpu_features == frozenset(("avx2", "sse2"))
     assert target.notes == ()
-
-
-def test_target_queue_seen_lately_is_surer_than_the_profile(
-    place: dict[str, object], monkeypatch: pytest.MonkeyPatch
-) -> None:
     remember(monkeypatch, SEEN)
     assert find_target(site="ours:gpu", **place).driver == "535.104.05"  # type: ignore[arg-type]
     remember(monkeypatch, SEEN, is_stale=True)
     assert find_target(site="ours:gpu", **place).driver == "550.54.15"  # type: ignore[arg-type]
     assert find_target(site="ours:old", **place).driver == "535.104.05"  # type: ignore[arg-type]
-
-
-def test_target_queue_with_different_nodes_takes_the_oldest_driver(
-    place: dict[str, object], monkeypatch: pytest.MonkeyPatch
-) -> None:
     remember(monkeypatch, SEEN, replace(SEEN, driver="470.82.01", cpu="Intel", cpu_features=("sse2",)))
     target = find_target(site="ours:old", **place)  # type: ignore[arg-type]
     assert target.driver == "470.82.01"
     assert target.cpu == ""
     assert target.cpu_features == frozenset(("sse2",))
     assert any("470.82.01, 535.104.05" in note and "the oldest counts" in note for note in target.notes)
-
-
-def test_target_queue_of_which_only_jobs_know(place: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
     remember(monkeypatch, SEEN)
     target = find_target(site="ours:silent", **place)  # type: ignore[arg-type]
     assert target.has_gpus is True
@@ -262,35 +215,23 @@ def test_target_this_machine_is_read_from_proc_alone() -> None:
     assert target.cuda == ""
     assert target.glibc
     assert target.cpu_features
-
-
-def test_target_this_machine_with_two_kinds() -> None:
     tree = make_driver_tree("535.104.05", ("NVIDIA A100-SXM4-40GB", "Tesla V100-SXM2-16GB"))
     target = describe_host(make_host(tree), load_tables(), probe=refuse_to_ask)
     assert sorted(gpu.capability for gpu in target.gpus) == ["7.0", "8.0"]
-
-
-def test_target_login_node_has_no_gpus() -> None:
     target = describe_host(make_host({"/dev/null": ""}), load_tables(), probe=refuse_to_ask)
     assert target.has_gpus is False
     assert target.driver == ""
     assert target.notes == ()  # the verdict says it, where an image asks for one
-
-
-def test_target_gpus_that_are_not_ours_are_said() -> None:
     host = make_host(make_driver_tree(), refused=("/dev/nvidia0",))
     target = describe_host(host, load_tables(), probe=refuse_to_ask)
     assert target.has_gpus is True
     assert any("this process cannot use the GPUs" in note for note in target.notes)
-
-
-def test_target_gpu_of_no_table_is_said() -> None:
     target = describe_host(make_host(make_driver_tree(models=("NVIDIA Z999",))), load_tables(), probe=refuse_to_ask)
     assert target.gpus[0].name == "NVIDIA Z999"
     assert "the compute capability of 'NVIDIA Z999' is unknown" in target.notes
 
 
-def test_target_machine_whose_proc_is_hidden_asks_the_driver() -> None:
+def test_target_machine_whose_proc_is_hidden() -> None:
     tree = {path: text for path, text in make_driver_tree().items() if not path.startswith("/proc/driver")}
     asked: list[str] = []
 
@@ -303,9 +244,6 @@ def test_target_machine_whose_proc_is_hidden_asks_the_driver() -> None:
     assert asked == ["/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.580.95.05"]
     assert (target.driver, target.cuda, target.driver_source) == ("580.95.05", "13.0", "the driver itself (NVML)")
     assert (target.gpus[0].capability, target.gpus[0].brand) == ("9.0", "nvidia")
-
-
-def test_target_machine_that_does_not_answer_is_known_by_its_libraries() -> None:
     tree = {path: text for path, text in make_driver_tree().items() if not path.startswith("/proc/driver")}
     target = describe_host(make_host(tree), load_tables(), probe=lambda **_: GpuProbe(problem="hangs", has_hung=True))
     assert (target.driver, target.driver_source) == ("580.95.05", "the driver's libraries")

@@ -45,11 +45,8 @@ GOOD = [
     ("registry.hub.docker.com/a/b", "docker://docker.io/a/b", "b_latest.sif"),
     ("docker://Docker.IO/ubuntu", "docker://docker.io/library/ubuntu", "ubuntu_latest.sif"),
     ("godlovedc/lolcow", "docker://docker.io/godlovedc/lolcow", "lolcow_latest.sif"),
-    (
-        "docker://nvidia/cuda:12.4.1-base-ubuntu22.04",
-        "docker://docker.io/nvidia/cuda:12.4.1-base-ubuntu22.04",
-        "cuda_12.4.1-base-ubuntu22.04.sif",
-    ),
+    ("docker://nvidia/cuda:12.4.1-base-ubuntu22.04", "docker://docker.io/nvidia/cuda:12.4.1-base-ubuntu22.04",
+     "cuda_12.4.1-base-ubuntu22.04.sif"),
     ("docker://docker:dind", "docker://docker.io/library/docker:dind", "docker_dind.sif"),
     ("a/b/c/d/e:f", "docker://docker.io/a/b/c/d/e:f", "e_f.sif"),
     ("docker://a__b/c-d/e--f.g:_x", "docker://docker.io/a__b/c-d/e--f.g:_x", "e--f.g__x.sif"),
@@ -57,7 +54,8 @@ GOOD = [
     ("docker://x:" + "t" * 128, "docker://docker.io/library/x:" + "t" * 128, "x_" + "t" * 128 + ".sif"),
     # Other registries
     ("nvcr.io/nvidia/pytorch:24.03-py3", "docker://nvcr.io/nvidia/pytorch:24.03-py3", "pytorch_24.03-py3.sif"),
-    ("docker://nvcr.io/nvidia/pytorch:24.03-py3", "docker://nvcr.io/nvidia/pytorch:24.03-py3", "pytorch_24.03-py3.sif"),
+    ("docker://nvcr.io/nvidia/pytorch:24.03-py3", "docker://nvcr.io/nvidia/pytorch:24.03-py3",
+     "pytorch_24.03-py3.sif"),
     ("docker://nvcr.io/hpc/gromacs:2022.3", "docker://nvcr.io/hpc/gromacs:2022.3", "gromacs_2022.3.sif"),
     ("NVCR.io/nvidia/pytorch:1", "docker://nvcr.io/nvidia/pytorch:1", "pytorch_1.sif"),
     ("ghcr.io/owner/name:sha-1234567", "docker://ghcr.io/owner/name:sha-1234567", "name_sha-1234567.sif"),
@@ -72,21 +70,16 @@ GOOD = [
     # Digests
     (f"ubuntu@{SHA}", f"docker://docker.io/library/ubuntu@{SHA}", f"ubuntu@sha256_{A}.sif"),
     (f"docker://nvcr.io/nvidia/pytorch@{SHA}", f"docker://nvcr.io/nvidia/pytorch@{SHA}", f"pytorch@sha256_{A}.sif"),
-    (
-        f"docker://nvcr.io/nvidia/pytorch:24.03@{SHA}",
-        f"docker://nvcr.io/nvidia/pytorch:24.03@{SHA}",
-        "pytorch_24.03.sif",
-    ),
+    (f"docker://nvcr.io/nvidia/pytorch:24.03@{SHA}", f"docker://nvcr.io/nvidia/pytorch:24.03@{SHA}",
+     "pytorch_24.03.sif"),
     (f"localhost:5000/a:1@{SHA}", f"docker://localhost:5000/a:1@{SHA}", "a_1.sif"),
     (f"docker://nvcr.io#nvidia/pytorch:{SHA}", f"docker://nvcr.io/nvidia/pytorch@{SHA}", f"pytorch@sha256_{A}.sif"),
     (f"docker://a@{SHA512}", f"docker://docker.io/library/a@{SHA512}", f"a@sha512_{'0' * 128}.sif"),
     # Enroot
-    ("docker://nvcr.io#nvidia/pytorch:24.03-py3", "docker://nvcr.io/nvidia/pytorch:24.03-py3", "pytorch_24.03-py3.sif"),
-    (
-        "docker://$oauthtoken@nvcr.io#nvidia/pytorch:24.03-py3",
-        "docker://$oauthtoken@nvcr.io#nvidia/pytorch:24.03-py3",
-        "pytorch_24.03-py3.sif",
-    ),
+    ("docker://nvcr.io#nvidia/pytorch:24.03-py3", "docker://nvcr.io/nvidia/pytorch:24.03-py3",
+     "pytorch_24.03-py3.sif"),
+    ("docker://$oauthtoken@nvcr.io#nvidia/pytorch:24.03-py3", "docker://$oauthtoken@nvcr.io#nvidia/pytorch:24.03-py3",
+     "pytorch_24.03-py3.sif"),
     ("docker://me@registry-1.docker.io#ubuntu", "docker://me@docker.io#library/ubuntu", "ubuntu_latest.sif"),
     ("docker://me@nvcr.io/nvidia/pytorch:1", "docker://me@nvcr.io#nvidia/pytorch:1", "pytorch_1.sif"),
     (f"docker://me@localhost:5000#a/b@{SHA}", f"docker://me@localhost:5000#a/b@{SHA}", f"b@sha256_{A}.sif"),
@@ -115,11 +108,8 @@ GOOD = [
     ("library:alpine", "library://library/default/alpine", "alpine_latest.sif"),
     ("library:ent/coll/alpine", "library://ent/coll/alpine", "alpine_latest.sif"),
     ("library:///ent/coll/alpine", "library://ent/coll/alpine", "alpine_latest.sif"),
-    (
-        "library://library.example.org/ent/coll/alpine:1",
-        "library://library.example.org/ent/coll/alpine:1",
-        "alpine_1.sif",
-    ),
+    ("library://library.example.org/ent/coll/alpine:1", "library://library.example.org/ent/coll/alpine:1",
+     "alpine_1.sif"),
     ("library://localhost:8080/alpine", "library://localhost:8080/library/default/alpine", "alpine_latest.sif"),
     ("library://server/ent/coll/alpine", "library://server/ent/coll/alpine", "alpine_latest.sif"),
     (f"library://ent/coll/alpine:sha256.{A}", f"library://ent/coll/alpine:sha256.{A}", f"alpine_sha256.{A}.sif"),
@@ -145,68 +135,36 @@ GOOD = [
     ("https://example.org/download", "https://example.org/download", "download"),
     ("https://[::1]:8443/x.sif", "https://[::1]:8443/x.sif", "x.sif"),
     # Catalog pages
-    (
-        "https://catalog.ngc.nvidia.com/orgs/nvidia/containers/pytorch",
-        "docker://nvcr.io/nvidia/pytorch",
-        "pytorch_latest.sif",
-    ),
-    (
-        "https://catalog.ngc.nvidia.com/orgs/nvidia/containers/pytorch/tags",
-        "docker://nvcr.io/nvidia/pytorch",
-        "pytorch_latest.sif",
-    ),
-    (
-        "https://catalog.ngc.nvidia.com/orgs/nvidia/teams/hpc/containers/gromacs",
-        "docker://nvcr.io/nvidia/hpc/gromacs",
-        "gromacs_latest.sif",
-    ),
+    ("https://catalog.ngc.nvidia.com/orgs/nvidia/containers/pytorch", "docker://nvcr.io/nvidia/pytorch",
+     "pytorch_latest.sif"),
+    ("https://catalog.ngc.nvidia.com/orgs/nvidia/containers/pytorch/tags", "docker://nvcr.io/nvidia/pytorch",
+     "pytorch_latest.sif"),
+    ("https://catalog.ngc.nvidia.com/orgs/nvidia/teams/hpc/containers/gromacs", "docker://nvcr.io/nvidia/hpc/gromacs",
+     "gromacs_latest.sif"),
     ("https://catalog.ngc.nvidia.com/orgs/hpc/containers/namd/", "docker://nvcr.io/hpc/namd", "namd_latest.sif"),
-    (
-        "https://catalog.ngc.nvidia.com/orgs/nvidia/teams/k8s/containers/cuda-sample/tags",
-        "docker://nvcr.io/nvidia/k8s/cuda-sample",
-        "cuda-sample_latest.sif",
-    ),
-    (
-        "https://catalog.ngc.nvidia.com/orgs/nvidia/-/containers/pytorch/24.03-py3",
-        "docker://nvcr.io/nvidia/pytorch:24.03-py3",
-        "pytorch_24.03-py3.sif",
-    ),
-    (
-        "https://catalog.ngc.nvidia.com/orgs/nim/meta/containers/llama3-8b-instruct/-",
-        "docker://nvcr.io/nim/meta/llama3-8b-instruct",
-        "llama3-8b-instruct_latest.sif",
-    ),
-    (
-        "https://catalog.ngc.nvidia.com/orgs/nvidia/containers/pytorch?version=24.03-py3",
-        "docker://nvcr.io/nvidia/pytorch:24.03-py3",
-        "pytorch_24.03-py3.sif",
-    ),
-    ("catalog.ngc.nvidia.com/orgs/nvidia/containers/pytorch", "docker://nvcr.io/nvidia/pytorch", "pytorch_latest.sif"),
-    (
-        "https://ngc.nvidia.com/catalog/containers/nvidia:pytorch",
-        "docker://nvcr.io/nvidia/pytorch",
-        "pytorch_latest.sif",
-    ),
-    (
-        "https://ngc.nvidia.com/catalog/containers/nvidia:k8s:cuda-sample/tags",
-        "docker://nvcr.io/nvidia/k8s/cuda-sample",
-        "cuda-sample_latest.sif",
-    ),
+    ("https://catalog.ngc.nvidia.com/orgs/nvidia/teams/k8s/containers/cuda-sample/tags",
+     "docker://nvcr.io/nvidia/k8s/cuda-sample", "cuda-sample_latest.sif"),
+    ("https://catalog.ngc.nvidia.com/orgs/nvidia/-/containers/pytorch/24.03-py3",
+     "docker://nvcr.io/nvidia/pytorch:24.03-py3", "pytorch_24.03-py3.sif"),
+    ("https://catalog.ngc.nvidia.com/orgs/nim/meta/containers/llama3-8b-instruct/-",
+     "docker://nvcr.io/nim/meta/llama3-8b-instruct", "llama3-8b-instruct_latest.sif"),
+    ("https://catalog.ngc.nvidia.com/orgs/nvidia/containers/pytorch?version=24.03-py3",
+     "docker://nvcr.io/nvidia/pytorch:24.03-py3", "pytorch_24.03-py3.sif"),
+    ("catalog.ngc.nvidia.com/orgs/nvidia/containers/pytorch", "docker://nvcr.io/nvidia/pytorch",
+     "pytorch_latest.sif"),
+    ("https://ngc.nvidia.com/catalog/containers/nvidia:pytorch", "docker://nvcr.io/nvidia/pytorch",
+     "pytorch_latest.sif"),
+    ("https://ngc.nvidia.com/catalog/containers/nvidia:k8s:cuda-sample/tags",
+     "docker://nvcr.io/nvidia/k8s/cuda-sample", "cuda-sample_latest.sif"),
     ("https://hub.docker.com/r/nvidia/cuda", "docker://docker.io/nvidia/cuda", "cuda_latest.sif"),
     ("https://hub.docker.com/r/nvidia/cuda/tags?name=12", "docker://docker.io/nvidia/cuda", "cuda_latest.sif"),
     ("https://hub.docker.com/_/ubuntu", "docker://docker.io/library/ubuntu", "ubuntu_latest.sif"),
     ("hub.docker.com/_/ubuntu", "docker://docker.io/library/ubuntu", "ubuntu_latest.sif"),
     ("hub.docker.com/r/nvidia/cuda", "docker://docker.io/nvidia/cuda", "cuda_latest.sif"),
-    (
-        "https://hub.docker.com/layers/library/ubuntu/22.04/images/sha256-ab",
-        "docker://docker.io/library/ubuntu:22.04",
-        "ubuntu_22.04.sif",
-    ),
-    (
-        "https://quay.io/repository/biocontainers/samtools?tab=tags&tag=1.19",
-        "docker://quay.io/biocontainers/samtools:1.19",
-        "samtools_1.19.sif",
-    ),
+    ("https://hub.docker.com/layers/library/ubuntu/22.04/images/sha256-ab", "docker://docker.io/library/ubuntu:22.04",
+     "ubuntu_22.04.sif"),
+    ("https://quay.io/repository/biocontainers/samtools?tab=tags&tag=1.19",
+     "docker://quay.io/biocontainers/samtools:1.19", "samtools_1.19.sif"),
     ("ngc.nvidia.com/catalog/containers/nvidia:pytorch", "docker://nvcr.io/nvidia/pytorch", "pytorch_latest.sif"),
     ("https://hub.docker.com/repository/docker/owner/name", "docker://docker.io/owner/name", "name_latest.sif"),
     ("https://hub.docker.com/repository/docker/owner/name/tags", "docker://docker.io/owner/name", "name_latest.sif"),
@@ -217,7 +175,8 @@ GOOD = [
     ("https://ghcr.io/owner/name:1", "docker://ghcr.io/owner/name:1", "name_1.sif"),
     ("https://docker.io/owner/name:1", "docker://docker.io/owner/name:1", "name_1.sif"),
     ("https://index.docker.io/owner/name:1", "docker://docker.io/owner/name:1", "name_1.sif"),
-    ("https://nvcr.io/nvidia/pytorch:24.03-py3", "docker://nvcr.io/nvidia/pytorch:24.03-py3", "pytorch_24.03-py3.sif"),
+    ("https://nvcr.io/nvidia/pytorch:24.03-py3", "docker://nvcr.io/nvidia/pytorch:24.03-py3",
+     "pytorch_24.03-py3.sif"),
     # Instances, programs of this machine, files
     ("instance://web-1", "instance://web-1", "web-1.sif"),
     ("host:bash", "host:bash", "bash.sif"),
@@ -234,30 +193,22 @@ GOOD = [
     (".", "file:.", "image.sif"),
     ("..", "file:..", "image.sif"),
     ("./\x80\ud7ff\ue000", "./\x80\ud7ff\ue000", "\x80\ud7ff\ue000.sif"),
-]
+]  # fmt: skip
 
 # text, a part of the message, a part of the hint
-BAD = [
+REMEDIED = [
     ("", "is empty", "name an image"),
     ("   ", "is empty", "name an image"),
-    ("\n", "is empty", ""),
-    ("ubuntu\x00", "control character", ""),
-    ("ubuntu\n", "control character", ""),
-    ("docker://ubuntu\x1b[31m", "control character", ""),
-    *((f"./{character}", "control character", "") for character in "\x1f\x7f\ud800\udfff"),
     ("docker://", "names no repository", "REGISTRY/REPOSITORY:TAG"),
-    ("docker:", "must be followed by '//'", ""),
     ("docker:ubuntu", "must be followed by '//'", "docker://ubuntu"),
     ("docker:dind", "must be followed by '//'", "docker://docker:dind"),
     ("docker:/ubuntu", "must be followed by '//'", "docker://ubuntu"),
-    ("docker:///ubuntu", "begins with '/'", ""),
     ("oras:ghcr.io/a/b", "must be followed by '//'", "oras://ghcr.io/a/b"),
     ("https:example.org/x", "must be followed by '//'", "https://example.org/x"),
     ("instance:web", "must be followed by '//'", "instance://web"),
     ("dokcer://ubuntu", "unknown scheme", "docker://ubuntu"),
     ("dcoker://ubuntu", "unknown scheme", "docker://ubuntu"),
     ("libary://alpine", "unknown scheme", "library:alpine"),
-    ("ftp://example.org/x.sif", "unknown scheme", ""),
     ("zzzz://x", "unknown scheme", "known schemes"),
     ("oci-achive://x", "unknown scheme", "oci-archive:x"),
     ("shub://owner/name", "shut down", "docker://"),
@@ -267,115 +218,96 @@ BAD = [
     ("docker://Foo/bar", "lower case", "docker://foo/bar"),
     ("nvcr.io/nvidia/PyTorch:24.03-py3", "lower case", "nvcr.io/nvidia/pytorch:24.03-py3"),
     ("docker://a..b", "not a valid part", "single"),
-    ("docker://-a", "not a valid part", ""),
-    ("docker://a_", "not a valid part", ""),
-    ("docker://a___b", "not a valid part", ""),
-    ("docker://ubünt", "not a valid part", ""),
-    ("docker://a/../b", "not a valid part", ""),
-    ("docker://" + "/".join(["a" * 60] * 5), "255 are allowed", ""),
-    ("docker://" + "a" * 248 + "/bcdefgh", "256 characters; 255 are allowed", ""),
     ("ubuntu:", "no tag follows", "leave the ':' out"),
-    ("docker://nvcr.io/a:", "no tag follows", ""),
     ("ubuntu:-x", "may not begin with '-'", "letters"),
-    ("ubuntu:.x", "may not begin with '.'", ""),
-    ("ubuntu:22+04", "'+' is not allowed in a tag", ""),
-    ("ubuntu:22:04", "':' is not allowed in a tag", ""),
-    ("ubuntu:ü", "'ü' is not allowed in a tag", ""),
-    ("docker://x:" + "t" * 129, "128 are allowed", ""),
     ("ubuntu@", "must begin with sha256:", "64 hexadecimal digits"),
-    ("ubuntu@latest", "must begin with sha256:", ""),
-    ("ubuntu@md5:" + "0" * 32, "must begin with sha256:", ""),
-    ("ubuntu@sha256:abc", "got 3 characters", ""),
-    (f"ubuntu@sha256:{A[:-1]}g", "64 lower-case hexadecimal", ""),
-    (f"ubuntu@sha256:{A.upper()}", "64 lower-case hexadecimal", ""),
-    (f"ubuntu@{SHA}:tag", "64 lower-case", ""),
-    (f"docker://@{SHA}", "names no repository", ""),
-    (f"ubuntu:{SHA}@{SHA}", "':' is not allowed in a tag", ""),
-    ("docker://nvcr.io/a@b/c", "must begin with sha256:", ""),
     ("docker://ubuntu 22.04", "contains a space", "remove the spaces"),
-    (" ubuntu", "contains a space", ""),
-    ("ubuntu ", "contains a space", ""),
     ("my image.sif", "contains a space", "quote the name of a file"),
     ("docker pull nvcr.io/nvidia/pytorch:1", "contains a space", "give the image alone: nvcr.io/nvidia/pytorch:1"),
-    ("ubuntu/", "ends with '/'", ""),
-    ("docker://a/b/", "ends with '/'", ""),
-    ("docker://a//b", "two slashes", ""),
     ("nvcr.io", "is a registry", "REGISTRY/REPOSITORY"),
-    ("nvcr.io/", "is a registry", ""),
-    ("docker://nvcr.io", "is a registry", ""),
-    ("docker.io", "is a registry", ""),
-    ("localhost:5000", "is a registry", ""),
-    ("docker://localhost:5000/", "is a registry", ""),
-    ("docker://[::1]:5000", "is a registry", ""),
-    ("oras://ghcr.io", "is a registry", ""),
-    ("oras://", "names no repository", ""),
     ("docker://host:99999/a", "not a port number", "1 to 65535"),
-    ("docker://host:0/a", "not a port number", ""),
-    ("docker://host:/a", "'' is not a port number", ""),
-    ("docker://host:५/a", "not a port number", ""),
-    ("docker://ho_.st:x/a", "not a port number", ""),
-    ("docker://-x.y/a", "not a host name", ""),
-    ("docker://a..b/c", "not a host name", ""),
-    ("docker://[zz]:1/a", "IPv6", ""),
-    ("docker://[zz]/a", "IPv6", ""),
     ("docker://user:secret@nvcr.io#nvidia/x", "password", "registry login"),
     ("docker://#a", "before the '#'", "Enroot"),
-    ("docker://@nvcr.io#a", "no user name", ""),
-    ("docker://nvcr.io#", "names no repository", ""),
-    ("docker://ho st#a", "contains a space", ""),
-    ("library:", "names no repository", ""),
-    ("library://", "names no repository", ""),
     ("library://a/b/c/d/e", "too many parts", "ENTITY/COLLECTION/CONTAINER"),
-    ("library://a//b", "two slashes", ""),
-    ("library://:1", "names no repository", ""),
-    ("library://a/b/c:", "no tag follows", ""),
-    ("library://a/b/c$", "not a valid part of a library path", ""),
-    ("library://host:port/a/b/c", "not a port number", ""),
     ("oci:", "no path follows", "oci:PATH"),
-    ("oci::tag", "no path follows", ""),
-    ("oci:x:", "no tag follows", ""),
     ("oci://", "no path follows", "oci:PATH"),
-    ("oci:x:a b", "is not a valid name in an archive", ""),
-    ("oci-archive:", "no path follows", ""),
-    ("docker-archive:", "no path follows", ""),
-    ("docker-daemon:", "names no repository", ""),
-    ("docker-daemon:Ubuntu:1", "lower case", ""),
-    ("docker-daemon:sha256:abc", "not a sha256 digest", ""),
-    ("dockerd://", "names no repository", ""),
-    ("https://", "names no host", ""),
-    ("https:///x.sif", "names no host", ""),
     ("https://example.org", "names no file", "IMAGE.sif"),
-    ("https://example.org/", "names no file", ""),
-    ("https://example.org/dir/", "names no file", ""),
-    ("https://example.org/..", "names no file", ""),
-    ("https://example.org/.", "names no file", ""),
-    ("https://example.org:port/x.sif", "not a valid address", ""),
-    ("https://[::1/x.sif", "not a valid address", ""),
-    ("https://exa mple.org/x.sif", "contains a space", ""),
     ("https://catalog.ngc.nvidia.com/orgs/nvidia/models/x", "NGC's models", "nvcr.io/"),
-    ("https://catalog.ngc.nvidia.com/orgs/nvidia/teams/a/helm-charts/x", "NGC's helm-charts", ""),
-    ("https://catalog.ngc.nvidia.com/containers", "not the page of a container", ""),
-    ("https://catalog.ngc.nvidia.com/orgs/nvidia/containers", "not the page of a container", ""),
-    ("https://catalog.ngc.nvidia.com/orgs/nvidia/teams/k8s/containers", "not the page of a container", ""),
-    ("https://hub.docker.com/repository/docker/owner", "not an image's", ""),
-    ("https://hub.docker.com/layers/owner/name", "not an image's", ""),
-    ("https://nvcr.io/nvidia/pytorch?tab=tags", "names no image", ""),
-    ("https://nvcr.io/nvidia/pytorch#tags", "names no image", ""),
-    ("https://ngc.nvidia.com/catalog/models/nvidia:x", "NGC's models", ""),
     ("https://hub.docker.com/u/nvidia", "not an image's", "hub.docker.com/r/"),
-    ("https://hub.docker.com/", "not an image's", ""),
-    ("https://nvcr.io/", "names no image", ""),
     ("instance://", "names no instance", "instance://NAME"),
-    ("instance://a/b", "an instance name has", ""),
-    ("instance://a b", "an instance name has", ""),
     ("host:", "names no program", "host:bash"),
-    ("host:bash,", "'' is not a program name", ""),
-    ("host:,bash", "'' is not a program name", ""),
-    ("host:bash, ls", "' ls' is not a program name", ""),
-    ("host:/usr/bin/", "not a program name", ""),
-    ("file:", "no path follows", ""),
-    ("x" * 20000, "16384 are allowed", ""),
 ]
+# a part of the message: texts that are refused with it
+REFUSED = {
+    "is empty": ["\n"],
+    "control character": [
+        "ubuntu\x00", "ubuntu\n", "docker://ubuntu\x1b[31m",
+        *(f"./{character}" for character in "\x1f\x7f\ud800\udfff"),
+    ],
+    "must be followed by '//'": ["docker:"],
+    "begins with '/'": ["docker:///ubuntu"],
+    "unknown scheme": ["ftp://example.org/x.sif"],
+    "not a valid part": ["docker://-a", "docker://a_", "docker://a___b", "docker://ubünt", "docker://a/../b"],
+    "255 are allowed": ["docker://" + "/".join(["a" * 60] * 5)],
+    "256 characters; 255 are allowed": ["docker://" + "a" * 248 + "/bcdefgh"],
+    "no tag follows": ["docker://nvcr.io/a:", "library://a/b/c:", "oci:x:"],
+    "may not begin with '.'": ["ubuntu:.x"],
+    "'+' is not allowed in a tag": ["ubuntu:22+04"],
+    "':' is not allowed in a tag": ["ubuntu:22:04", f"ubuntu:{SHA}@{SHA}"],
+    "'ü' is not allowed in a tag": ["ubuntu:ü"],
+    "128 are allowed": ["docker://x:" + "t" * 129],
+    "must begin with sha256:": ["ubuntu@latest", "ubuntu@md5:" + "0" * 32, "docker://nvcr.io/a@b/c"],
+    "got 3 characters": ["ubuntu@sha256:abc"],
+    "64 lower-case hexadecimal": [f"ubuntu@sha256:{A[:-1]}g", f"ubuntu@sha256:{A.upper()}"],
+    "64 lower-case": [f"ubuntu@{SHA}:tag"],
+    "names no repository": [
+        f"docker://@{SHA}", "oras://", "docker://nvcr.io#", "library:", "library://", "library://:1",
+        "docker-daemon:", "dockerd://",
+    ],
+    "contains a space": [" ubuntu", "ubuntu ", "docker://ho st#a", "https://exa mple.org/x.sif"],
+    "ends with '/'": ["ubuntu/", "docker://a/b/"],
+    "two slashes": ["docker://a//b", "library://a//b"],
+    "is a registry": [
+        "nvcr.io/", "docker://nvcr.io", "docker.io", "localhost:5000", "docker://localhost:5000/",
+        "docker://[::1]:5000", "oras://ghcr.io",
+    ],
+    "not a port number": [
+        "docker://host:0/a", "docker://host:५/a", "docker://ho_.st:x/a", "library://host:port/a/b/c",
+    ],
+    "'' is not a port number": ["docker://host:/a"],
+    "not a host name": ["docker://-x.y/a", "docker://a..b/c"],
+    "IPv6": ["docker://[zz]:1/a", "docker://[zz]/a"],
+    "no user name": ["docker://@nvcr.io#a"],
+    "not a valid part of a library path": ["library://a/b/c$"],
+    "no path follows": ["oci::tag", "oci-archive:", "docker-archive:", "file:"],
+    "is not a valid name in an archive": ["oci:x:a b"],
+    "lower case": ["docker-daemon:Ubuntu:1"],
+    "not a sha256 digest": ["docker-daemon:sha256:abc"],
+    "names no host": ["https://", "https:///x.sif"],
+    "names no file": [
+        "https://example.org/", "https://example.org/dir/", "https://example.org/..", "https://example.org/.",
+    ],
+    "not a valid address": ["https://example.org:port/x.sif", "https://[::1/x.sif"],
+    "NGC's helm-charts": ["https://catalog.ngc.nvidia.com/orgs/nvidia/teams/a/helm-charts/x"],
+    "not the page of a container": [
+        "https://catalog.ngc.nvidia.com/containers", "https://catalog.ngc.nvidia.com/orgs/nvidia/containers",
+        "https://catalog.ngc.nvidia.com/orgs/nvidia/teams/k8s/containers",
+    ],
+    "not an image's": [
+        "https://hub.docker.com/repository/docker/owner", "https://hub.docker.com/layers/owner/name",
+        "https://hub.docker.com/",
+    ],
+    "names no image": [
+        "https://nvcr.io/nvidia/pytorch?tab=tags", "https://nvcr.io/nvidia/pytorch#tags", "https://nvcr.io/",
+    ],
+    "NGC's models": ["https://ngc.nvidia.com/catalog/models/nvidia:x"],
+    "an instance name has": ["instance://a/b", "instance://a b"],
+    "'' is not a program name": ["host:bash,", "host:,bash"],
+    "' ls' is not a program name": ["host:bash, ls"],
+    "not a program name": ["host:/usr/bin/"],
+    "16384 are allowed": ["x" * 20000],
+}  # fmt: skip
+BAD = [*REMEDIED, *((text, message, "") for message, texts in REFUSED.items() for text in texts)]
 
 
 @each_row(("text", "canonical", "name"), GOOD, ids=[row[0] for row in GOOD])
@@ -409,12 +341,23 @@ def test_reference_fields_are_complete() -> None:
 
     assert parse("ubuntu").engine == ""
     assert parse("instance://x").transport == "instance"
+    assert parse("www.docker.com/products").transport is Transport.HTTPS
 
 
-def test_reference_is_shown_as_users_type_it() -> None:
+def test_reference_is_shown_without_secrets() -> None:
     assert parse("file:x.sif").shown == parse("x.sif").shown == "x.sif"
     assert parse("ubuntu:1").shown == "docker://docker.io/library/ubuntu:1"
     assert parse("https://me:secret@example.org/x.sif").shown == "https://me:***@example.org/x.sif"
+    with pytest.raises(InvalidReference) as caught:
+        parse("docker://user:secret@nvcr.io/nvidia/x")
+    assert "secret" not in str(caught.value.as_dict())
+    reference = parse("https://me:secret@example.org/x.sif?token=secret")
+    assert reference.redacted == "https://me:***@example.org/x.sif"
+    assert parse("https://example.org/x.sif#token").redacted == "https://example.org/x.sif"
+    assert parse("docker://a/b:c").redacted == "docker://docker.io/a/b:c"
+    with pytest.raises(InvalidReference) as caught:
+        parse("https://me:secret@example.org/")
+    assert "secret" not in str(caught.value.as_dict())
 
 
 @each_row("suffix", [".sif", ".simg", ".sqsh", ".sqfs", ".squashfs", ".img", ".tar", ".tar.gz", ".tgz", ".oci"])
@@ -430,10 +373,6 @@ def test_reference_with_the_suffix_of_an_image_is_a_file(suffix: str) -> None:
 )
 def test_reference_of_a_catalog_page_does_not_take_its_tab_for_a_tag(tab: str) -> None:
     assert parse(f"https://catalog.ngc.nvidia.com/orgs/nvidia/containers/pytorch/{tab}").tag is None
-
-
-def test_reference_to_pages_of_docker_s_own_site_is_no_image() -> None:
-    assert parse("www.docker.com/products").transport is Transport.HTTPS
 
 
 def test_reference_may_be_as_long_as_a_signed_address() -> None:
@@ -464,23 +403,7 @@ def test_tags_are_those_of_the_distribution_specification(text: str, is_one: boo
     assert image_name.is_tag(text) is is_one
 
 
-def test_reference_password_is_not_repeated() -> None:
-    with pytest.raises(InvalidReference) as caught:
-        parse("docker://user:secret@nvcr.io/nvidia/x")
-    assert "secret" not in str(caught.value.as_dict())
-
-
-def test_reference_address_is_shown_without_its_secrets() -> None:
-    reference = parse("https://me:secret@example.org/x.sif?token=secret")
-    assert reference.redacted == "https://me:***@example.org/x.sif"
-    assert parse("https://example.org/x.sif#token").redacted == "https://example.org/x.sif"
-    assert parse("docker://a/b:c").redacted == "docker://docker.io/a/b:c"
-    with pytest.raises(InvalidReference) as caught:
-        parse("https://me:secret@example.org/")
-    assert "secret" not in str(caught.value.as_dict())
-
-
-def test_reference_existing_file_wins_over_bare_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reference_to_what_exists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("pytorch:21.06-py3", "ubuntu", "two words", "nvcr.io"):
         Path(name).touch()
@@ -488,9 +411,6 @@ def test_reference_existing_file_wins_over_bare_name(tmp_path: Path, monkeypatch
         assert (reference.transport, reference.path) == (Transport.FILE, name)
         assert Reference.parse(str(reference)) == reference
     assert Reference.parse("pytorch:21.06-py3").default_name() == "pytorch:21.06-py3.sif"
-
-
-def test_reference_scheme_wins_over_existing_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("docker:").mkdir()
     (Path("docker:") / "ubuntu").touch()
@@ -498,9 +418,6 @@ def test_reference_scheme_wins_over_existing_file(tmp_path: Path, monkeypatch: p
     assert os.path.lexists("docker://ubuntu")
     assert Reference.parse("docker://ubuntu").transport is Transport.DOCKER
     assert Reference.parse("host:bash").transport is Transport.HOST
-
-
-def test_reference_archive_path_may_hold_colons_when_it_exists(tmp_path: Path) -> None:
     archive = tmp_path / "pytorch:21.06.tar"
     archive.touch()
     assert Reference.parse(f"oci-archive:{archive}").path == str(archive)
@@ -508,18 +425,15 @@ def test_reference_archive_path_may_hold_colons_when_it_exists(tmp_path: Path) -
     assert (with_tag.path, with_tag.tag) == (str(archive), "a/b:1")
 
 
-@each_row(
-    ("text", "extension", "name"),
-    [
-        ("nvcr.io/nvidia/pytorch:24.03-py3", "", "pytorch_24.03-py3"),
-        ("nvcr.io/nvidia/pytorch:24.03-py3", ".sqsh", "pytorch_24.03-py3.sqsh"),
-        ("https://example.org/x.sif", ".sqsh", "x.sqsh"),
-        ("https://example.org/x.sif", "", "x"),
-        ("./x.sif", ".sqsh", "x.sqsh"),
-        ("./x.tar.gz", ".sif", "x.sif"),
-        ("host:bash,ls", "", "bash-ls"),
-    ],
-)
+@each_row(("text", "extension", "name"), [
+    ("nvcr.io/nvidia/pytorch:24.03-py3", "", "pytorch_24.03-py3"),
+    ("nvcr.io/nvidia/pytorch:24.03-py3", ".sqsh", "pytorch_24.03-py3.sqsh"),
+    ("https://example.org/x.sif", ".sqsh", "x.sqsh"),
+    ("https://example.org/x.sif", "", "x"),
+    ("./x.sif", ".sqsh", "x.sqsh"),
+    ("./x.tar.gz", ".sif", "x.sif"),
+    ("host:bash,ls", "", "bash-ls"),
+])  # fmt: skip
 def test_reference_default_name_follows_extension(text: str, extension: str, name: str) -> None:
     assert parse(text).default_name(extension) == name
 
@@ -533,13 +447,7 @@ users = st.none() | st.from_regex(r"[A-Za-z$][A-Za-z0-9._-]{0,10}", fullmatch=Tr
 
 
 references = st.builds(
-    Reference,
-    st.sampled_from([Transport.DOCKER, Transport.ORAS]),
-    registries,
-    repositories,
-    tags,
-    digests,
-    user=users,
+    Reference, st.sampled_from([Transport.DOCKER, Transport.ORAS]), registries, repositories, tags, digests, user=users
 )
 
 
@@ -589,6 +497,6 @@ def test_what_has_no_scheme_and_exists_is_a_file(text: str) -> None:
     assert Reference.parse(text, exists=lambda path: True) == Reference(Transport.FILE, path=text)
 
 
-@pytest.mark.parametrize("text", ["file:oci:x", "file://oci:x", "FILE:oci:x"])
+@each_row("text", ["file:oci:x", "file://oci:x", "FILE:oci:x"])
 def test_file_names_a_path(text: str) -> None:
     assert image_argument.find_path(text) == Reference.parse(text).path == "oci:x"

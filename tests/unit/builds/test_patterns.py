@@ -9,115 +9,58 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from kedge.builds.patterns import (
-    BadPattern,
-    compile_wildcard,
-    escape,
-    has_wildcard,
-    parse_ignore_file,
-    parse_ignore_lines,
-    unescape,
+from kedge.builds import patterns
+from tests.builders.rows import each_row, with_rows
+
+
+@with_rows(
+    ("a", "a", "b"),
+    ("*", "a a/b", ""),  # a directory above it matches
+    ("*.txt", "a.txt", "d/a.txt"),
+    ("**/*.txt", "a.txt d/a.txt d/e/a.txt", ""),
+    *(("**", "d/e/a.txt", ""), ("**/", "d/e", ""), ("d/**", "d/e d/e/f", "d"), ("a**/c", "ab/c", "")),
+    *(("d/**/f", "d/f d/e/f d/e/e/f", "d/e/fx"), ("**/f", "f d/f/g", "xf"), ("**f", "d/f", "d/xf")),
+    *(("d/*/f", "d/e/f", "d/e/e/f"), ("?", "a", "ab"), ("d?e", "", "d/e"), (r"\*", "*", "a")),
+    *(("[a-c]", "b", "d"), ("[^a-c]", "d", "a"), ("a.b", "", "axb"), ("a+b", "a+b", ""), ("dé*", "déf", "")),
+    ("a(b)|c{d}$", "a(b)|c{d}$", ""),
+    *((pattern, "a", "") for pattern in ("/a", "a/", "./a", "d/../a")),
+    *(("d", "d/e/f", ""), ("d/e", "", "d")),
 )
-from tests.builders.rows import each_row
+def test_ignore_pattern(pattern: str, matching: str, others: str) -> None:
+    read = patterns.parse_ignore_lines([pattern])
+    assert [path for path in matching.split() if not read.leaves_out(path)] == []
+    assert [path for path in others.split() if read.leaves_out(path)] == []
 
 
-@each_row(
-    ("pattern", "path", "matches"),
-    [
-        ("a", "a", True),
-        ("a", "b", False),
-        ("*", "a", True),
-        ("*", "a/b", True),  # a directory above it matches
-        ("*.txt", "a.txt", True),
-        ("*.txt", "d/a.txt", False),
-        ("**/*.txt", "d/a.txt", True),
-        ("**/*.txt", "a.txt", True),
-        ("**/*.txt", "d/e/a.txt", True),
-        ("**", "d/e/a.txt", True),
-        ("**/", "d/e", True),
-        ("d/**", "d", False),
-        ("d/**", "d/e", True),
-        ("d/**", "d/e/f", True),
-        ("d/**/f", "d/f", True),
-        ("d/**/f", "d/e/f", True),
-        ("d/**/f", "d/e/e/f", True),
-        ("d/**/f", "d/e/fx", False),
-        ("**/f", "f", True),
-        ("**/f", "xf", False),
-        ("**/f", "d/f/g", True),
-        ("**f", "d/xf", False),
-        ("**f", "d/f", True),
-        ("a**/c", "ab/c", True),
-        ("d/*/f", "d/e/f", True),
-        ("d/*/f", "d/e/e/f", False),
-        ("?", "a", True),
-        ("?", "ab", False),
-        ("d?e", "d/e", False),
-        ("[a-c]", "b", True),
-        ("[a-c]", "d", False),
-        ("[^a-c]", "d", True),
-        ("[^a-c]", "a", False),
-        (r"\*", "*", True),
-        (r"\*", "a", False),
-        ("a.b", "axb", False),
-        ("a+b", "a+b", True),
-        ("a(b)|c{d}$", "a(b)|c{d}$", True),
-        ("/a", "a", True),
-        ("a/", "a", True),
-        ("./a", "a", True),
-        ("d/../a", "a", True),
-        ("d", "d/e/f", True),
-        ("d/e", "d", False),
-        ("dé*", "déf", True),
-    ],
-)
-def test_ignore_pattern(pattern: str, path: str, matches: bool) -> None:
-    assert parse_ignore_lines([pattern]).leaves_out(path) is matches
-
-
-@each_row(
-    ("text", "left", "kept"),
-    [
-        ("*\n!a", ["b", "c/d"], ["a", "a/b"]),
-        ("d\n!d/e", ["d", "d/f"], ["d/e", "d/e/g"]),
-        ("d\n!d/e\nd/e/g", ["d/e/g"], ["d/e/h"]),
-        ("*.md\n!README*.md\nREADME-secret.md", ["a.md", "README-secret.md"], ["README.md", "README-x.md"]),
-        ("*.md\nREADME-secret.md\n!README*.md", ["a.md"], ["README-secret.md"]),
-        ("# a\n#b\n\n \n\\#c", ["#c"], ["a", "b", "# a", "#b"]),
-        ("\ufeffa\r\nb\r\n", ["a", "b"], ["a\r"]),
-        (" a \n! b ", ["a"], ["b"]),
-        ("**\n!d/*/f", ["d/e", "d/e/g"], ["d/e/f"]),
-        ("!a\n*", ["a"], []),
-    ],
+@with_rows(
+    ("*\n!a", ["b", "c/d"], ["a", "a/b"]),
+    ("d\n!d/e", ["d", "d/f"], ["d/e", "d/e/g"]),
+    ("d\n!d/e\nd/e/g", ["d/e/g"], ["d/e/h"]),
+    ("*.md\n!README*.md\nREADME-secret.md", ["a.md", "README-secret.md"], ["README.md", "README-x.md"]),
+    ("*.md\nREADME-secret.md\n!README*.md", ["a.md"], ["README-secret.md"]),
+    ("# a\n#b\n\n \n\\#c", ["#c"], ["a", "b", "# a", "#b"]),
+    *(("\ufeffa\r\nb\r\n", ["a", "b"], ["a\r"]), (" a \n! b ", ["a"], ["b"])),
+    *(("**\n!d/*/f", ["d/e", "d/e/g"], ["d/e/f"]), ("!a\n*", ["a"], [])),
 )
 def test_ignore_file(text: str, left: list[str], kept: list[str]) -> None:
-    patterns = parse_ignore_file(text)
-    assert [path for path in left if not patterns.leaves_out(path)] == []
-    assert [path for path in kept if patterns.leaves_out(path)] == []
+    read = patterns.parse_ignore_file(text)
+    assert [path for path in left if not read.leaves_out(path)] == []
+    assert [path for path in kept if read.leaves_out(path)] == []
 
 
-@each_row(
-    ("text", "path", "may"),
-    [
-        ("*\n!a/b/c", "a", True),
-        ("*\n!a/b/c", "a/b", True),
-        ("*\n!a/b/c", "b", False),
-        ("*\n!a/b/c", "a/c", False),
-        ("*\n!a", "a/b", False),
-        ("*\n!**/x", "any/where", True),
-        ("*\n!a/*/x", "a/b", True),
-        ("*\n!a/*/x", "b/b", False),
-        ("*", "a", False),
-    ],
+@with_rows(
+    *(("*\n!a/b/c", "a", True), ("*\n!a/b/c", "a/b", True), ("*\n!a/b/c", "b", False), ("*\n!a/b/c", "a/c", False)),
+    *(("*\n!a", "a/b", False), ("*\n!**/x", "any/where", True), ("*\n!a/*/x", "a/b", True)),
+    *(("*\n!a/*/x", "b/b", False), ("*", "a", False)),
 )
 def test_ignore_directory_that_need_not_be_walked(text: str, path: str, may: bool) -> None:
-    assert parse_ignore_file(text).may_take_back_below(path) is may
+    assert patterns.parse_ignore_file(text).may_take_back_below(path) is may
 
 
 @each_row("text", ["!", "[", "a[", "a[]", "a[b-]", "a[b", "[-a]", "[^]"])
 def test_ignore_refuses_what_cannot_be_read(text: str) -> None:
-    with pytest.raises(BadPattern):
-        parse_ignore_file(text)
+    with pytest.raises(patterns.BadPattern):
+        patterns.parse_ignore_file(text)
 
 
 NAMES = some.sampled_from(["a", "b", "ab", "a.b"])
@@ -154,44 +97,29 @@ def test_ignore_agrees_with_a_slow_reading(lines: list[str], path: str) -> None:
     for line in lines:
         if any(read_slowly(line.removeprefix("!"), one) for one in above):
             expected = not line.startswith("!")
-    patterns = parse_ignore_lines(lines)
-    assert patterns.leaves_out(path) is expected
+    read = patterns.parse_ignore_lines(lines)
+    assert read.leaves_out(path) is expected
     if not expected:  # then no directory above may be passed over
         for folder in above[:-1]:
-            assert not patterns.leaves_out(folder) or patterns.may_take_back_below(folder)
+            assert not read.leaves_out(folder) or read.may_take_back_below(folder)
 
 
-@each_row(
-    ("pattern", "name", "matches"),
-    [
-        ("*", "abc", True),
-        ("*c", "abc", True),
-        ("a*", "ab/c", False),
-        ("a*b*c*d*e", "axbxcxdxexxxe", True),
-        ("a?c", "abc", True),
-        ("a[b-d]e", "ace", True),
-        ("a[^b]c", "abc", False),
-        (r"a\*b", "a*b", True),
-        (r"a[\]]b", "a]b", True),
-        (r"a[\-]b", "a-b", True),
-        ("[a-]", "a", None),
-        ("[]a]", "a", None),
-        ("[b-a]", "a", False),
-        ("a[", "a", None),
-        ("a\\", "a", None),
-        ("*", "new\nline", True),
-    ],
+@with_rows(
+    *(("*", "abc", True), ("*c", "abc", True), ("a*", "ab/c", False), ("a*b*c*d*e", "axbxcxdxexxxe", True)),
+    *(("a?c", "abc", True), ("a[b-d]e", "ace", True), ("a[^b]c", "abc", False), (r"a\*b", "a*b", True)),
+    *((r"a[\]]b", "a]b", True), (r"a[\-]b", "a-b", True), ("[a-]", "a", None), ("[]a]", "a", None)),
+    *(("[b-a]", "a", False), ("a[", "a", None), ("a\\", "a", None), ("*", "new\nline", True)),
 )
 def test_wildcard(pattern: str, name: str, matches: bool | None) -> None:
     if matches is None:
-        with pytest.raises(BadPattern):
-            compile_wildcard(pattern)
+        with pytest.raises(patterns.BadPattern):
+            patterns.compile_wildcard(pattern)
     else:
-        assert bool(compile_wildcard(pattern).fullmatch(name)) is matches
+        assert bool(patterns.compile_wildcard(pattern).fullmatch(name)) is matches
 
 
 @given(some.text(alphabet="ab*?[]\\^-/", max_size=8))
 def test_wildcard_of_an_escaped_text_matches_it_alone(text: str) -> None:
-    assert not has_wildcard(escape(text))
-    assert unescape(escape(text)) == text
-    assert compile_wildcard(escape(text)).fullmatch(text)
+    assert not patterns.has_wildcard(patterns.escape(text))
+    assert patterns.unescape(patterns.escape(text)) == text
+    assert patterns.compile_wildcard(patterns.escape(text)).fullmatch(text)

@@ -8,26 +8,17 @@ import pytest
 from kedge.builds.read_recipe import decode_recipe, find_kind, read_recipe
 from kedge.builds.step_values import BuildArguments
 from kedge.errors import InvalidRecipe
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 
 DEFINITION = b"Bootstrap: docker\nFrom: debian\n"
 DOCKERFILE = b"FROM debian\n"
 
 
-@each_row(
-    ("name", "kind"),
-    [
-        ("a.def", "definition"),
-        ("dir.d/Singularity", "definition"),
-        ("Singularity.gpu", "definition"),
-        ("Apptainer", "definition"),
-        ("Definition.nbody", "definition"),
-        ("Dockerfile", "dockerfile"),
-        ("dir/Dockerfile.mpi", "dockerfile"),
-        ("Containerfile", "dockerfile"),
-        ("gpu.dockerfile", "dockerfile"),
-        ("x/gpu.Dockerfile", "dockerfile"),
-    ],
+@with_rows(
+    *(("a.def", "definition"), ("dir.d/Singularity", "definition"), ("Singularity.gpu", "definition")),
+    *(("Apptainer", "definition"), ("Definition.nbody", "definition"), ("Dockerfile", "dockerfile")),
+    *(("dir/Dockerfile.mpi", "dockerfile"), ("Containerfile", "dockerfile"), ("gpu.dockerfile", "dockerfile")),
+    ("x/gpu.Dockerfile", "dockerfile"),
 )
 def test_kind_by_name(name: str, kind: str) -> None:
     assert find_kind("", name) == kind
@@ -36,12 +27,9 @@ def test_kind_by_name(name: str, kind: str) -> None:
 @each_row(
     ("text", "kind"),
     [
-        ("bootstrap: docker\n", "definition"),
-        ("# comment\n\n  From : debian\n", "definition"),
-        ("%post\n", "definition"),
-        ("# syntax=docker/dockerfile:1\n", "dockerfile"),
-        ("# comment\nARG A=1\n", "dockerfile"),
-        ("from debian\r\n", "dockerfile"),
+        *(("bootstrap: docker\n", "definition"), ("# comment\n\n  From : debian\n", "definition")),
+        *(("%post\n", "definition"), ("# syntax=docker/dockerfile:1\n", "dockerfile")),
+        *(("# comment\nARG A=1\n", "dockerfile"), ("from debian\r\n", "dockerfile")),
         ("FROM \\\n debian", "dockerfile"),
     ],
 )
@@ -50,26 +38,20 @@ def test_kind_by_content(text: str, kind: str, name: str) -> None:
     assert find_kind(text, name) == kind
 
 
-@pytest.mark.parametrize("text", ["", "hello\n", "# only a comment", "RUN make"])
+@each_row("text", ["", "hello\n", "# only a comment", "RUN make"])
 def test_kind_is_unknown(text: str) -> None:
     with pytest.raises(InvalidRecipe, match="neither a definition file nor a Dockerfile"):
         find_kind(text, "recipe")
 
 
-@pytest.mark.parametrize(
-    ("data", "text"),
-    [
-        (b"\xef\xbb\xbfa", "a"),
-        (b"\xff a \xe9", "\udcff a \udce9"),
-        ("é".encode("utf-16"), "é"),
-        (b"a\r\nb", "a\r\nb"),
-    ],
+@with_rows(
+    (b"\xef\xbb\xbfa", "a"), (b"\xff a \xe9", "\udcff a \udce9"), ("é".encode("utf-16"), "é"), (b"a\r\nb", "a\r\nb")
 )
 def test_bytes_become_text(data: bytes, text: str) -> None:
     assert decode_recipe(data, "x") == text
 
 
-@pytest.mark.parametrize("data", [b"\x7fELF\0\0", b"\xff\xfea"])
+@each_row("data", [b"\x7fELF\0\0", b"\xff\xfea"])
 def test_binary_files_are_refused(data: bytes) -> None:
     with pytest.raises(InvalidRecipe, match="x:1:1: this is a binary file"):
         read_recipe(data, "x")
@@ -79,15 +61,9 @@ def test_read_recipes_of_both_kinds() -> None:
     assert read_recipe(b"\xef\xbb\xbf" + DEFINITION, "x").kind == "definition"
     assert read_recipe(DOCKERFILE, "x").kind == "dockerfile"
     assert read_recipe(DEFINITION, "Dockerfile", kind="definition").kind == "definition"
-
-
-def test_bytes_that_are_no_text_reach_the_step() -> None:
     recipe = read_recipe(DEFINITION + b"%post\necho \xe9\n", "x.def")
     scripts = [getattr(step, "script", None) for step in recipe.target.plan({}).steps]
     assert any(script is not None and script.data == b"echo \xe9\n" for script in scripts)
-
-
-def test_target_is_the_last_stage() -> None:
     text = DEFINITION + b"Stage: one\n" + DEFINITION
     assert len(read_recipe(text, "x", BuildArguments(target="one")).stages) == 1
     assert len(read_recipe(text, "x", BuildArguments(target="1")).stages) == 2

@@ -32,7 +32,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_apptainers_shape() -> None:
+def test_apptainers_shape(place: Path) -> None:
     request = read("out.sif", "tools.def")
     assert (request.spec, request.context) == ("tools.def", None)
     assert (request.output.path, request.output.form) == (Path("out.sif"), ImageFormat.SIF)
@@ -40,14 +40,8 @@ def test_apptainers_shape() -> None:
     assert read("-s", "-F", "out", "tools.def").output.force
     assert read("out", "docker://debian").spec == "docker://debian"
     assert read("oci:out:tag", "tools.def").output.tag == "tag"
-
-
-def test_apptainers_shape_with_a_directory_that_has_a_dockerfile() -> None:
     request = read("out.sif", "ctx")
     assert (request.spec, request.context) == ("ctx/Dockerfile", Path("ctx"))
-
-
-def test_apptainers_shape_with_a_sandbox(place: Path) -> None:
     (place / "ctx/.singularity.d").mkdir()
     assert read("out.sif", "ctx").spec == "ctx"
 
@@ -64,16 +58,13 @@ def test_dockers_shape() -> None:
     assert read("-o", "type=oci,dest=x.tar", "ctx").output.form is ImageFormat.OCI_ARCHIVE
 
 
-def test_an_output_goes_with_dockers_recipe_and_context(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_output_beside_dockers_words(capsys: pytest.CaptureFixture[str]) -> None:
     for words in (("out.sif", "-f", "tools.def", "ctx"), ("-f", "tools.def", "out.sif", "ctx")):
         request = read(*words)
         assert (request.spec, request.context, request.output.path) == ("tools.def", Path("ctx"), Path("out.sif"))
     assert capsys.readouterr().err == ""
     request = read("--sandbox", "-t", "name", "out", "-f", "ctx/Dockerfile", ".")
     assert (request.output.path, request.output.form) == (Path("out"), ImageFormat.SANDBOX)
-
-
-def test_an_odd_order_is_understood_and_said(capsys: pytest.CaptureFixture[str]) -> None:
     request = read("-f", "tools.def", "ctx", "out.sif")
     assert (request.context, request.output.path) == (Path("ctx"), Path("out.sif"))
     assert "takes out.sif as the output and ctx as the context" in capsys.readouterr().err
@@ -89,44 +80,38 @@ def test_recipes_of_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (request.spec, request.text, request.context) == ("-", b"FROM scratch\n", context)
 
 
-@each_row(
-    ("words", "kind", "message"),
-    [
-        ((), UsageError, "needs a recipe"),
-        (("a", "b", "c"), UsageError, "at most two words"),
-        (("tools.def",), UsageError, "is a file"),
-        (("-f", "out.sif", "tools.def"), UsageError, "is a file"),
-        (("-f", "tools.def", "out.sif", "tools.def"), UsageError, "both name a recipe"),
-        (("-f", "missing", "out.sif", "ctx"), FileProblem, "no such recipe"),
-        (("-f", "tools.def", "docker://a/b", "ctx"), UsageError, "is a reference"),
-        (("-f", "missing.def", "out.sif"), FileProblem, "no such recipe"),
-        (("-o", "x", "out.sif", "ctx"), UsageError, "does not go with two words"),
-        (("missing",), FileProblem, "no such directory"),
-        (("out.sif", "missing.def"), FileProblem, "no such recipe or image"),
-        (("-f", "missing", "ctx"), FileProblem, "no such recipe"),
-        (("https://example.org/x.git",), UsageError, "cannot fetch the context"),
-        (("docker://a/b", "tools.def"), UsageError, "is a reference"),
-        (("--push", "ctx"), UsageError, "--push needs a name"),
-        (("--platform", "linux/amd64,linux/arm64", "ctx"), UsageError, "one platform"),
-        (("--format", "oci", "ctx"), UsageError, "needs an output"),
-        (("-o", "a", "-o", "b", "ctx"), UsageError, "one output"),
-        (("-f", "x", "-"), UsageError, "names another"),
-        (("--lock", "out.sif", "docker://x"), UsageError, "--lock needs a recipe"),
-    ],
-)
+@each_row(("words", "kind", "message"), [
+    ((), UsageError, "needs a recipe"),
+    (("a", "b", "c"), UsageError, "at most two words"),
+    (("tools.def",), UsageError, "is a file"),
+    (("-f", "out.sif", "tools.def"), UsageError, "is a file"),
+    (("-f", "tools.def", "out.sif", "tools.def"), UsageError, "both name a recipe"),
+    (("-f", "missing", "out.sif", "ctx"), FileProblem, "no such recipe"),
+    (("-f", "tools.def", "docker://a/b", "ctx"), UsageError, "is a reference"),
+    (("-f", "missing.def", "out.sif"), FileProblem, "no such recipe"),
+    (("-o", "x", "out.sif", "ctx"), UsageError, "does not go with two words"),
+    (("missing",), FileProblem, "no such directory"),
+    (("out.sif", "missing.def"), FileProblem, "no such recipe or image"),
+    (("-f", "missing", "ctx"), FileProblem, "no such recipe"),
+    (("https://example.org/x.git",), UsageError, "cannot fetch the context"),
+    (("docker://a/b", "tools.def"), UsageError, "is a reference"),
+    (("--push", "ctx"), UsageError, "--push needs a name"),
+    (("--platform", "linux/amd64,linux/arm64", "ctx"), UsageError, "one platform"),
+    (("--format", "oci", "ctx"), UsageError, "needs an output"),
+    (("-o", "a", "-o", "b", "ctx"), UsageError, "one output"),
+    (("-f", "x", "-"), UsageError, "names another"),
+    (("--lock", "out.sif", "docker://x"), UsageError, "--lock needs a recipe"),
+])  # fmt: skip
 def test_what_is_unclear_is_refused_with_a_hint(words: tuple[str, ...], kind: type[KedgeError], message: str) -> None:
     with pytest.raises(kind, match=message) as caught:
         read(*words)
     assert caught.value.hint
 
 
-def test_a_context_without_a_dockerfile_names_what_it_has(place: Path) -> None:
+def test_a_directory_without_a_dockerfile_is_no_recipe(place: Path) -> None:
     with pytest.raises(FileProblem, match="has no Dockerfile") as caught:
         read("-t", "x", str(place))
     assert "tools.def" in str(caught.value.hint)
-
-
-def test_a_project_without_a_dockerfile_is_no_image(place: Path) -> None:
     project = place / "project"
     project.mkdir()
     (project / "main.py").touch()
@@ -136,7 +121,7 @@ def test_a_project_without_a_dockerfile_is_no_image(place: Path) -> None:
     assert read("out.sif", str(project)).spec == str(project)
 
 
-def test_options_become_the_request() -> None:
+def test_options_become_the_request_and_defaults_are_its_own() -> None:
     request = read(
         *("--no-cache", "--notest", "--nv", "-B", "/a:/b", "--mount", "type=bind,src=/a,dst=/b", "--target", "x"),
         *("--section", "post,%test", "--label", "a=b", "--protect", "--lock", "--shell-on-error", "--arch", "arm64"),
@@ -155,6 +140,11 @@ def test_options_become_the_request() -> None:
     assert (request.labels, request.contexts, request.ssh) == ({"a": "b"}, {"n": "p"}, ("default",))
     assert (request.allowed, request.is_contained) == ((Path("a"), Path("b")), True)
     assert not read("--contained", "--no-contained", "out.sif", "tools.def").is_contained
+    request = read("out.sif", "tools.def")
+    same = BuildRequest("tools.def", output=request.output)
+    assert request == same
+    with pytest.raises(InvalidSetting, match="SOURCE_DATE_EPOCH"):
+        read("out.sif", "tools.def", environ={"SOURCE_DATE_EPOCH": "yesterday"})
 
 
 def test_an_update_names_a_sandbox_that_is_there(place: Path) -> None:
@@ -167,14 +157,3 @@ def test_an_update_names_a_sandbox_that_is_there(place: Path) -> None:
     assert not read("-u", "-F", "box", "tools.def").updates  # as Apptainer: built anew
     with pytest.raises(UsageError, match="--update needs the sandbox"):
         read("--update", "-t", "name", "ctx")
-
-
-def test_the_defaults_are_the_requests_own() -> None:
-    request = read("out.sif", "tools.def")
-    same = BuildRequest("tools.def", output=request.output)
-    assert request == same
-
-
-def test_an_epoch_that_is_no_number_is_refused() -> None:
-    with pytest.raises(InvalidSetting, match="SOURCE_DATE_EPOCH"):
-        read("out.sif", "tools.def", environ={"SOURCE_DATE_EPOCH": "yesterday"})

@@ -9,6 +9,7 @@ import re
 import pytest
 
 from kedge.cli.console import Console, paint_text, wrap_hanging
+from tests.builders.rows import each_row
 
 SENTENCE = "CUDA 11.6.1 needs driver 510.47.03 or newer, or 450.80.02 or newer by minor-version compatibility."
 
@@ -26,9 +27,6 @@ def test_wrap_hanging_stands_beside_its_beginning() -> None:
     assert all(line.startswith(" " * 10) for line in lines[1:])
     assert all(len(line) <= 50 for line in lines)
     assert " ".join(line.strip() for line in lines).removeprefix("note    ") == SENTENCE
-
-
-def test_wrap_hanging_keeps_words_whole_and_ends_on_narrow_terminals() -> None:
     name = "nvcr.io/nvidia/pytorch@sha256:" + "a" * 64
     assert any(name in line for line in wrap_hanging("Digest              ", name, 40))
     assert len(wrap_hanging(" " * 40, SENTENCE, 1)) > 1
@@ -37,7 +35,7 @@ def test_wrap_hanging_keeps_words_whole_and_ends_on_narrow_terminals() -> None:
     assert wrap_hanging("", "one two three four five six seven eight", 30)[1].startswith("  ")
 
 
-@pytest.mark.parametrize(("stream", "count"), [(Terminal(), 2), (io.StringIO(), 1)])
+@each_row(("stream", "count"), [(Terminal(), 2), (io.StringIO(), 1)])
 def test_print_hanging_wraps_on_terminals_alone(
     stream: io.StringIO, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -48,7 +46,7 @@ def test_print_hanging_wraps_on_terminals_alone(
     assert lines[0].startswith("  note    CUDA 11.6.1")
 
 
-@pytest.mark.parametrize(("stream", "count"), [(Terminal(), 2), (io.StringIO(), 1)])
+@each_row(("stream", "count"), [(Terminal(), 2), (io.StringIO(), 1)])
 def test_note_hanging_wraps_on_terminals_alone(
     stream: io.StringIO, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -63,16 +61,13 @@ def test_wrap_hanging_counts_visible_characters() -> None:
     plain = wrap_hanging("  note    ", SENTENCE, 50)
     assert lines[1:] == plain[1:]
     assert lines[0] == plain[0].replace("  note    ", begin)
-
-
-def test_wrap_hanging_of_a_long_beginning_puts_its_name_alone() -> None:
     lines = wrap_hanging(f"nvcr.io/nvidia/pytorch:24.03-py3: {paint_text('runs', 'good')} on ", SENTENCE, 34, 2)
     assert lines[0] == "nvcr.io/nvidia/pytorch:24.03-py3:"
     assert lines[1].startswith(f"  {paint_text('runs', 'good')} on CUDA")
     assert all(len(line) <= 34 for line in lines[2:])
 
 
-@pytest.mark.parametrize("columns", [30, 50, 120])
+@each_row("columns", [30, 50, 120])
 def test_print_table_breaks_no_words(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where they do not fit, the table is plain, and the terminal itself breaks its lines."""
     monkeypatch.setenv("COLUMNS", str(columns))

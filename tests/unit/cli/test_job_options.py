@@ -32,133 +32,70 @@ def read(*words: str, base: Job = IMAGE) -> Job:
 
 def test_options_say_all_there_is_to_say() -> None:
     job = read(
-        *(
-            "-J",
-            "my job",
-            "-N2",
-            "-n",
-            "8",
-            "--tasks-per-node=4",
-            "-c",
-            "3",
-            "-G",
-            "a100:4",
-            "--mem",
-            "64G",
-            "-t",
-            "2h",
-        ),
+        *("-J", "my job", "-N2", "-n", "8", "--tasks-per-node=4", "-c", "3", "-G", "a100:4", "--mem", "64G", "-t2h"),
         *("-A", "acc", "--partition", "gpu", "--qos", "q", "--reservation", "r", "-C", "a&b", "--exclusive"),
         *("-a", "0-9%2", "--after", "12", "--dependency", "afterany:3:4", "--begin", "now+1hour", "--mail", "a@b.c"),
         *("--mail-on", "END,fail", "-o", "{name}.out", "-e", "{name}.err", "-B", "a:/a", "--bind=b", "--env", "A=x=y"),
         *("--no-nv", "--option", "--writable-tmpfs", "--runtime", "apptainer", "--module", "cuda", "--setup", "ulimit"),
         *("-D", "/work", "--mpi", "--launcher", "srun", "--pull", "in-job", "--broadcast", "--stage", "never"),
         *("--directive", "--exclude=n1", "--directive=-X", "--drop-directive", "--mem", "--drop-directive", "-t"),
-    )
+    )  # fmt: skip
+    after_any = tuple(Dependency(DependencyKind.AFTER_ANY, id) for id in "34")
     assert job == Job(
-        name="my job",
-        image="x.sif",
-        container_options=("--writable-tmpfs",),
-        binds=("a:/a", "b"),
-        environment=(("A", "x=y"),),
-        nv=False,
-        runtime="apptainer",
-        modules=("cuda",),
-        setup=("ulimit",),
-        directory="/work",
-        parallel=Parallel.MPI,
-        launcher="srun",
-        nodes=2,
-        tasks=8,
-        tasks_per_node=4,
-        cpus_per_task=3,
-        gpus_per_node=4,
-        gpu_type="a100",
-        memory=64 << 30,
-        time=7200,
-        exclusive=True,
-        account="acc",
-        queue="gpu",
-        qos="q",
-        reservation="r",
-        constraint="a&b",
-        array=JobArray.parse("0-9%2"),
-        dependencies=(
-            Dependency(DependencyKind.AFTER_OK, "12"),
-            Dependency(DependencyKind.AFTER_ANY, "3"),
-            Dependency(DependencyKind.AFTER_ANY, "4"),
-        ),
-        begin="now+1hour",
-        mail="a@b.c",
-        mail_on=("end", "fail"),
-        output="{name}.out",
-        error="{name}.err",
-        pull="in-job",
-        broadcast=True,
-        stage="never",
-        directives=("--exclude=n1", "-X"),
-        drop_directives=("--mem", "-t"),
-    )
+        name="my job", image="x.sif", container_options=("--writable-tmpfs",), binds=("a:/a", "b"), nv=False,
+        environment=(("A", "x=y"),), runtime="apptainer", modules=("cuda",), setup=("ulimit",), directory="/work",
+        parallel=Parallel.MPI, launcher="srun", nodes=2, tasks=8, tasks_per_node=4, cpus_per_task=3, gpus_per_node=4,
+        gpu_type="a100", memory=64 << 30, time=7200, exclusive=True, account="acc", queue="gpu", qos="q",
+        reservation="r", constraint="a&b", array=JobArray.parse("0-9%2"), begin="now+1hour", mail="a@b.c",
+        dependencies=(Dependency(DependencyKind.AFTER_OK, "12"), *after_any), mail_on=("end", "fail"),
+        output="{name}.out", error="{name}.err", pull="in-job", broadcast=True, stage="never",
+        directives=("--exclude=n1", "-X"), drop_directives=("--mem", "-t"),
+    )  # fmt: skip
 
 
-def test_options_without_flags_leave_the_job() -> None:
+def test_options_without_flags_leave_the_job_and_last_ones_count() -> None:
     assert read() == IMAGE
     assert vars(make_parser().parse_args([]))["words"] == []
+    assert read("-t", "1h", "--time", "2h").time == 7200
+    assert read("--nv", "--no-nv").nv is False
+    assert read("--gpu-type", "h100", "--gpus", "a100:4").gpu_type == "h100"
+    assert read("--gpus", "4", base=Job(image="x", gpu_type="v100")).gpu_type == "v100"
 
 
-def test_options_override_a_file_and_lists_add_to_it() -> None:
+def test_options_override_a_file_and_stay_as_they_are() -> None:
     base = Job(image="x", queue="a", nodes=1, binds=("a",), environment=(("A", "1"),), memory=5, exclusive=True)
     job = read("-p", "b", "--nodes", "2", "-B", "c", "--env", "A=2", "--mem-per-cpu", "1G", "--no-exclusive", base=base)
     assert (job.queue, job.nodes, job.binds, job.environment) == ("b", 2, ("a", "c"), (("A", "2"),))
     assert (job.memory, job.memory_per_cpu, job.exclusive) == (None, 1 << 30, False)
-
-
-def test_options_take_a_value_of_the_file_away() -> None:
     base = Job(image="x", queue="a", gpus_per_node=4, gpu_type="a100", command=("c",), parallel=Parallel.MPI)
     job = read("--queue", "", "--gpus", "0", "--parallel", "single", base=base)
     assert job == Job(image="x", command=("c",))
-
-
-def test_options_user_text_stays_as_it_is() -> None:
     text = "a 'b' \"c\" $(d) `e` \\ \n é #, %s"
     job = read("--name", text, "--env", f"A={text}", "--setup", text)
     assert (job.name, job.environment, job.setup) == (text, (("A", text),), (text,))
 
 
-def test_options_type_that_is_said_beats_the_implied_one() -> None:
-    assert read("--gpu-type", "h100", "--gpus", "a100:4").gpu_type == "h100"
-    assert read("--gpus", "4", base=Job(image="x", gpu_type="v100")).gpu_type == "v100"
-
-
-def test_options_last_of_a_repeated_flag_counts() -> None:
-    assert read("-t", "1h", "--time", "2h").time == 7200
-    assert read("--nv", "--no-nv").nv is False
-
-
-@each_row(
-    ("words", "message"),
-    [
-        (["--time", "90"], "--time: '90' has no unit"),
-        (["-t", "1:30"], "-t: '1:30' is 1m30s"),
-        (["--partition", "a\nb"], "--partition: "),
-        (["--ntasks", "x"], "--ntasks: 'x' is not a whole number"),
-        (["-N", "0"], "-N: it cannot be 0"),
-        (["--gpus", "all"], "--gpus: 'all' is not a number of GPUs"),
-        (["--mem", "64"], "--mem: '64' has no unit"),
-        (["--array", "9-0"], "--array: '9-0' counts down"),
-        (["--dependency", "singleton:1"], "--dependency: "),
-        (["--env", "A"], "--env: 'A' has no value"),
-        (["--env", "A-B=1"], "--env: 'A-B' is not a variable name"),
-        (["--pull", "later"], "--pull: 'later' is not one of: now, in-job"),
-        (["--parallel", ""], "--parallel: "),
-        (["--mpi", "--torchrun"], "--mpi and --torchrun contradict each other"),
-        (["--mem", "1G", "--mem-per-cpu", "1G"], "--mem-per-cpu: memory already sets"),
-        (["--ntasks", "7", "--tasks-per-node", "2"], "--ntasks: 7 tasks cannot be 2"),
-        (["--gpu-type", "a100"], "--gpu-type: the number of"),
-        (["-o", "%j.out"], "-o: %j is a pattern of Slurm"),
-        (["--directive", "a\n#SBATCH b"], "--directive: "),
-    ],
-)
+@each_row(("words", "message"), [
+    (["--time", "90"], "--time: '90' has no unit"),
+    (["-t", "1:30"], "-t: '1:30' is 1m30s"),
+    (["--partition", "a\nb"], "--partition: "),
+    (["--ntasks", "x"], "--ntasks: 'x' is not a whole number"),
+    (["-N", "0"], "-N: it cannot be 0"),
+    (["--gpus", "all"], "--gpus: 'all' is not a number of GPUs"),
+    (["--mem", "64"], "--mem: '64' has no unit"),
+    (["--array", "9-0"], "--array: '9-0' counts down"),
+    (["--dependency", "singleton:1"], "--dependency: "),
+    (["--env", "A"], "--env: 'A' has no value"),
+    (["--env", "A-B=1"], "--env: 'A-B' is not a variable name"),
+    (["--pull", "later"], "--pull: 'later' is not one of: now, in-job"),
+    (["--parallel", ""], "--parallel: "),
+    (["--mpi", "--torchrun"], "--mpi and --torchrun contradict each other"),
+    (["--mem", "1G", "--mem-per-cpu", "1G"], "--mem-per-cpu: memory already sets"),
+    (["--ntasks", "7", "--tasks-per-node", "2"], "--ntasks: 7 tasks cannot be 2"),
+    (["--gpu-type", "a100"], "--gpu-type: the number of"),
+    (["-o", "%j.out"], "-o: %j is a pattern of Slurm"),
+    (["--directive", "a\n#SBATCH b"], "--directive: "),
+])  # fmt: skip
 def test_options_errors_name_the_flag_as_it_was_written(words: list[str], message: str) -> None:
     with pytest.raises(InvalidJob) as caught:
         read(*words)
@@ -167,33 +104,24 @@ def test_options_errors_name_the_flag_as_it_was_written(words: list[str], messag
     assert caught.value.hint
 
 
-def test_options_a_job_that_runs_nothing_is_refused() -> None:
-    with pytest.raises(InvalidJob, match="neither an image nor a command"):
-        read(base=Job())
-    arguments = make_parser().parse_args(["-N", "2"])
-    assert read_job_options(arguments, Job(), needs_command=False).nodes == 2
-
-
-def test_options_mistakes_in_flags_are_usage_errors() -> None:
+def test_options_mistakes_are_usage_errors() -> None:
     for words, message in ((["--directive"], "expected one argument"), (["--ntask", "3"], "--ntask")):
         with pytest.raises(UsageError, match=message) as caught:
             read(*words)
         assert caught.value.hint
-
-
-def test_options_can_be_left_out_for_a_verb() -> None:
+    with pytest.raises(InvalidJob, match="neither an image nor a command"):
+        read(base=Job())
+    arguments = make_parser().parse_args(["-N", "2"])
+    assert read_job_options(arguments, Job(), needs_command=False).nodes == 2
     parser = Parser(prog="kedge alloc")
     add_job_options(parser, without=("array", "output"))
     with pytest.raises(KedgeError, match="--array"):
         parser.parse_args(["--array", "1-2"])
 
 
-def test_options_do_not_set_what_is_a_setting() -> None:
+def test_options_help_shows_every_flag_and_sets_no_setting() -> None:
     given = vars(make_parser().parse_args(["--directory", "/work", "--runtime", "kedge"]))
     assert not set(given) & set(SETTINGS)
-
-
-def test_options_help_shows_every_flag() -> None:
     text = make_parser().format_help()
     for field in FIELDS:
         for flag in (*field.flags, *(flag for flag, _ in field.constants)):

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from kedge.cli.options import GlobalOptions
+from kedge.cli.report import report_failure
 from kedge.cli.signals import Terminated, raised_signals
 from kedge.image.layers.content_spool import ContentSpool
 from kedge.system.files import atomic_output
@@ -106,9 +108,8 @@ def test_no_lock_stays_taken_at_any_point(used: type[UsedCondition | UsedEvent |
         assert each.is_free(), point
 
 
-def test_a_wait_without_an_end_is_ended() -> None:
-    """In a lock that nobody gives back the signal is raised where the main thread waits, unsafe or not."""
-
+def test_a_signal_in_an_endless_wait_or_swallowed_is_raised() -> None:
+    # In a lock that nobody gives back the signal is raised where the main thread waits, unsafe or not
     def wait_for_ever() -> None:
         with raised_signals():
             threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
@@ -116,6 +117,14 @@ def test_a_wait_without_an_end_is_ended() -> None:
 
     with pytest.raises(Terminated):
         wait_for_ever()
+
+    def drop_and_wait() -> None:
+        with raised_signals():
+            Swallowing()
+            time.sleep(5)
+
+    with pytest.raises(Terminated):
+        drop_and_wait()
 
 
 class Swallowing(io.RawIOBase):
@@ -125,16 +134,6 @@ class Swallowing(io.RawIOBase):
         if not self.closed:
             signal.raise_signal(signal.SIGTERM)
         super().close()
-
-
-def test_a_signal_that_the_end_of_a_file_swallows_is_raised_again() -> None:
-    def drop_and_wait() -> None:
-        with raised_signals():
-            Swallowing()
-            time.sleep(5)
-
-    with pytest.raises(Terminated):
-        drop_and_wait()
 
 
 def sleep_relayed() -> None:
@@ -154,7 +153,6 @@ def write_in_processes() -> None:
     try:
         with Undivided():
             writers = WriterProcesses.start(0, lambda token: b"", 2)
-        assert writers is not None
         writers.finish()
     except BaseException:
         if writers is not None:
@@ -162,7 +160,7 @@ def write_in_processes() -> None:
         raise
 
 
-@pytest.mark.parametrize("work", [sleep_relayed, sleep_collected, sleep_in_workers, write_in_processes])
+@each_row("work", [sleep_relayed, sleep_collected, sleep_in_workers, write_in_processes])
 def test_no_process_is_left_at_any_point(work: Callable[[], None]) -> None:
     before = set(list_children())  # of other tests
     points = list_points(work, STARTS)
@@ -251,8 +249,65 @@ sys.exit(run_attached([sys.executable, "-c", started], os.environ, is_kedge=True
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@each_row("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_while_a_kedge_starts_a_kedge_ends_it_without_a_traceback(number: int) -> None:
     words = [sys.executable, "-c", STARTING.replace("NUMBER", str(int(number)))]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (128 + number, "")
+
+
+GUARDED = """
+import sys
+from pathlib import Path
+from kedge.cli.guard import run_guarded
+read = lambda: int(Path("/proc/self/oom_score_adj").read_text())
+turns = lambda: round(sys.getswitchinterval() * 1e4)
+before = read()
+print(before, before + run_guarded("a test", lambda: read() - before), read())
+print(turns(), run_guarded("a test", turns), turns())
+"""
+
+
+def test_the_guarded_child_is_killed_first_for_memory_and_gives_the_interpreter_lock_away_often() -> None:
+    done = subprocess.run([sys.executable, "-c", GUARDED], capture_output=True, text=True, check=True)
+    own = int(Path("/proc/self/oom_score_adj").read_text())
+    scores, turns = ([int(word) for word in line.split()] for line in done.stdout.splitlines())
+    assert scores == [own, min(own + 100, 1000), own]
+    assert turns == [50, 2, 50]  # tenths of milliseconds
+
+
+class Interrupting:
+    """An attribute that a signal meets while its class is made."""
+
+    def __init__(self, raised: BaseException) -> None:
+        self.raised = raised
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        raise self.raised
+
+
+@each_row(("raised", "number"), [(KeyboardInterrupt(), signal.SIGINT), (Terminated(signal.SIGTERM), signal.SIGTERM)])
+def test_signal_while_a_class_is_made_is_no_bug(
+    raised: BaseException, number: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(BaseException) as caught:  # noqa: PT011 - Python 3.11 wraps it in a RuntimeError, 3.12 does not
+        type("Made", (), {"attribute": Interrupting(raised)})
+    assert report_failure(caught.value, ["pull"], GlobalOptions()) == 128 + number
+    assert "bug" not in capsys.readouterr().err
+
+
+@each_row(("number", "kind"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)])
+def test_signal_in_a_callback_of_the_interpreter_is_not_lost(number: int, kind: type[BaseException]) -> None:
+    """What is raised while an object dies is swallowed, and printed as ignored."""
+
+    class Dying:
+        def __del__(self) -> None:
+            signal.raise_signal(number)
+
+    def die_and_wait() -> None:
+        with raised_signals():
+            Dying()
+            time.sleep(5)
+
+    with pytest.raises(kind):
+        die_and_wait()

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import datetime
-from typing import Any
 
 import pytest
 
@@ -15,21 +14,17 @@ from kedge.cluster.job_fields import BY_KEY, BY_NAME, FIELDS, GROUPS, find_meani
 from kedge.cluster.job_rules import check_job, find_problems
 from kedge.cluster.job_values import KINDS, MOST, change_job, read_value
 from kedge.errors import InvalidJob
-from tests.builders.rows import each_row
+from tests.builders.rows import with_rows
 
 
-def read(name: str, value: object) -> Any:
+def read(name: str, value: object):
     return read_value(BY_NAME[name], value)[name]
 
 
-def test_fields_table_has_every_field_of_a_job() -> None:
-    assert sorted(BY_NAME) == sorted(list_names(Job))
-    assert len(BY_NAME) == len(FIELDS)
+def test_fields_table_is_whole_and_sound() -> None:
+    assert (sorted(BY_NAME), len(BY_NAME)) == (sorted(list_names(Job)), len(FIELDS))
     assert len(BY_KEY) == len(FIELDS) + 1
     assert BY_KEY["partition"] is BY_NAME["queue"]
-
-
-def test_fields_table_is_sound() -> None:
     for field in FIELDS:
         assert field.help, field.name
         assert not field.help.endswith("."), field.name
@@ -40,6 +35,8 @@ def test_fields_table_is_sound() -> None:
         assert field.flag or field.name == "command"
         for choice in field.choices:
             assert choice in field.help or field.name in ("launcher", "runtime")
+    assert (BY_NAME["runtime"].choices, BY_NAME["launcher"].choices) == (RUNTIMES, LAUNCHERS)
+    assert BY_NAME["parallel"].choices == tuple(Parallel)
 
 
 def test_fields_flags_are_unique_and_leave_the_global_ones() -> None:
@@ -50,25 +47,12 @@ def test_fields_flags_are_unique_and_leave_the_global_ones() -> None:
     assert not taken & set(flags)
 
 
-def test_fields_choices_are_those_that_scripts_know() -> None:
-    assert BY_NAME["runtime"].choices == RUNTIMES
-    assert BY_NAME["launcher"].choices == LAUNCHERS
-    assert BY_NAME["parallel"].choices == tuple(Parallel)
-
-
-@each_row(
-    ("word", "key"),
-    [
-        ("partition", "queue"),
-        ("gpus-per-node", "gpus"),
-        ("mem", "memory"),
-        ("ntasks", "tasks"),
-        ("gpu-type", "gpu_type"),
-    ],
+@with_rows(
+    *(("partition", "queue"), ("gpus-per-node", "gpus"), ("mem", "memory"), ("ntasks", "tasks")),
+    ("gpu-type", "gpu_type"),
 )
 def test_fields_words_of_flags_are_understood(word: str, key: str) -> None:
     found = find_meaning(word)
-    assert found is not None
     assert found.key == key
 
 
@@ -92,60 +76,50 @@ def test_values_of_files_are_read() -> None:
     assert read_value(BY_NAME["gpus_per_node"], 0) == {"gpus_per_node": None, "gpu_type": ""}
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [
-        ("nodes", 0, "cannot be 0"),
-        ("nodes", -1, "cannot be -1"),
-        ("nodes", 1.5, "not a whole number"),
-        ("nodes", True, "true is not a whole number"),
-        ("nodes", "two", "not a whole number"),
-        ("nodes", "1-4", "not a whole number"),
-        ("nodes", 10**30, "cannot be"),
-        ("gpus_per_node", "a100", "not a number of GPUs"),
-        ("gpus_per_node", -1, "cannot be -1"),
-        ("memory", 64, "'64' has no unit"),
-        ("memory", True, "not true or false"),
-        ("time", 90, "'90' has no unit"),
-        ("time", [1], "not a list"),
-        ("time", datetime.date(2030, 1, 1), "not a date or time"),
-        ("time", datetime.time(1, 30, 0, 5), "not a duration"),
-        ("begin", datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC), "do not support time zones"),
-        ("image", 3, "must be text, not a whole number"),
-        ("image", "a\0b", "NUL byte"),
-        ("account", "a\nb", "line break"),
-        ("directives", ["--x\n#SBATCH --y"], "line break"),
-        ("directives", [" "], "empty text"),
-        ("directives", {}, "not a table"),
-        ("name", "  ", "it is empty"),
-        ("command", "a 'b", "unclosed quote"),
-        ("command", [True], "spell them differently"),
-        ("command", ["a\0"], "NUL"),
-        ("command", 3, "not a whole number"),
-        ("setup", ["a\0"], "NUL"),
-        ("environment", {"9A": "1"}, "'9A' is not a variable name"),
-        ("environment", {"": "1"}, "'' is not a variable name"),
-        ("environment", {"A": True}, "A: true and false"),
-        ("environment", {"A": 1 << 70}, "A: the number is too large"),
-        ("environment", {"A": ["x"]}, "A: it must be text, not a list"),
-        ("environment", ["A"], "has no value"),
-        ("environment", "A=1", "must be a table"),
-        ("exclusive", "yes", "true or false, not text"),
-        ("parallel", "", "is not one of"),
-        ("pull", "later", "is not one of"),
-        ("mail_on", ["requeue"], "is not one of"),
-        ("mail_on", 3, "list of words"),
-        ("array", {}, "not a table"),
-        ("array", [1.5], "not a list"),
-        ("dependencies", 12, "a list of jobs"),
-        ("dependencies", [12], "must be text"),
-    ],
+@with_rows(
+    ("nodes", {0: "cannot be 0", -1: "cannot be -1", 1.5: "not a whole number", 10**30: "cannot be"}),
+    ("nodes", {"two": "not a whole number", "1-4": "not a whole number"}),
+    ("nodes", {True: "true is not a whole number"}),
+    ("gpus_per_node", {"a100": "not a number of GPUs", -1: "cannot be -1"}),
+    ("memory", {64: "'64' has no unit", True: "not true or false"}),
+    ("time", {90: "'90' has no unit", (1,): "not a list", datetime.date(2030, 1, 1): "not a date or time"}),
+    ("time", {datetime.time(1, 30, 0, 5): "not a duration"}),
+    ("begin", {datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC): "do not support time zones"}),
+    ("image", {3: "must be text, not a whole number", "a\0b": "NUL byte"}),
+    ("account", {"a\nb": "line break"}),
+    ("directives", {("--x\n#SBATCH --y",): "line break", (" ",): "empty text"}),
+    ("name", {"  ": "it is empty"}),
+    ("command", {"a 'b": "unclosed quote", (True,): "spell them differently", ("a\0",): "NUL"}),
+    ("command", {3: "not a whole number"}),
+    ("setup", {("a\0",): "NUL"}),
+    ("environment", {("A",): "has no value", "A=1": "must be a table"}),
+    ("exclusive", {"yes": "true or false, not text"}),
+    *(("parallel", {"": "is not one of"}), ("pull", {"later": "is not one of"})),
+    ("mail_on", {("requeue",): "is not one of", 3: "list of words"}),
+    ("array", {(1.5,): "not a list"}),
+    ("dependencies", {12: "a list of jobs", (12,): "must be text"}),
 )
-def test_values_refusals_say_what_is_wrong(name: str, value: object, message: str) -> None:
+def test_values_refusals_say_what_is_wrong(name: str, refused) -> None:
+    for value, message in refused.items():
+        refuse_value(name, list(value) if isinstance(value, tuple) else value, message)
+
+
+def refuse_value(name: str, value: object, message: str) -> None:
     with pytest.raises(InvalidJob) as caught:
         read(name, value)
     assert message in caught.value.message
     assert len(caught.value.message) < 200
+
+
+def test_values_refusals_of_tables_say_what_is_wrong() -> None:
+    for name in ("directives", "array"):
+        refuse_value(name, {}, "not a table")
+    for key, value, message in (
+        *(("9A", "1", "'9A' is not a variable name"), ("", "1", "'' is not a variable name")),
+        *(("A", True, "A: true and false"), ("A", 1 << 70, "A: the number is too large")),
+        ("A", ["x"], "A: it must be text, not a list"),
+    ):
+        refuse_value("environment", {key: value}, message)
 
 
 def test_change_lists_add_and_other_values_replace() -> None:
@@ -154,72 +128,59 @@ def test_change_lists_add_and_other_values_replace() -> None:
     )
     changes = {"binds": ("b",), "environment": (("B", "3"), ("C", "4")), "command": ("y",), "mail_on": ("fail",)}
     changed = change_job(base, changes)
-    assert changed.binds == ("a", "b")
-    assert changed.environment == (("A", "1"), ("B", "3"), ("C", "4"))
+    assert (changed.binds, changed.environment) == (("a", "b"), (("A", "1"), ("B", "3"), ("C", "4")))
     assert (changed.command, changed.mail_on, changed.queue) == (("y",), ("fail",), "q")
     assert change_job(base, {"binds": (), "environment": ()}) == replace(base, binds=(), environment=())
     other = change_job(base, {"memory_per_cpu": 7})
     assert (other.memory, other.memory_per_cpu) == (None, 7)
 
 
-@pytest.mark.parametrize(
-    ("job", "field"),
-    [
-        (Job(), "command"),
-        (Job(image="x", memory=1, memory_per_cpu=1), "memory_per_cpu"),
-        (Job(image="x", memory_per_gpu=1), "memory_per_gpu"),
-        (Job(image="x", gpu_type="a100"), "gpu_type"),
-        (Job(image="x", nodes=0), "nodes"),
-        (Job(image="x", nodes=10**7), "nodes"),
-        (Job(image="x", time=-1), "time"),
-        (Job(image="x", tasks=7, tasks_per_node=4), "tasks"),
-        (Job(image="x", tasks=9, nodes=2, tasks_per_node=4), "tasks"),
-        (Job(image="x", tasks=2, nodes=4), "tasks"),
-        (Job(image="x", parallel=Parallel.TORCHRUN), "command"),
-        (Job(image="x", command=("a",), parallel=Parallel.TORCHRUN, tasks_per_node=4), "tasks_per_node"),
-        (Job(image="x", command=("a",), parallel=Parallel.TORCHRUN, nodes=2, tasks=8), "tasks"),
-        (Job(image="x", environment=(("A-B", "1"),)), "environment"),
-        (Job(image="x", environment=(("A", "1"), ("A", "2"))), "environment"),
-        (Job(image="x", environment=(("A", "a\0b"),)), "environment"),
-        (Job(image="x", nodes=MOST + 1), "nodes"),
-        (Job(image="x", output="{nme}.out"), "output"),
-        (Job(image="x", error="%x-%5j.err"), "error"),
-        (Job(image="x", name="a\0"), "name"),
-        (Job(image="x", name=" "), "name"),
-        (Job(image="x", queue="a\n#SBATCH --y"), "queue"),
-        (Job(image="x", directives=("a\rb",)), "directives"),
-        (Job(image="x", runtime="x; y"), "runtime"),
-        (Job(image="x", mail_on=("never",)), "mail_on"),
-        (Job(image="x", dependencies=(Dependency(DependencyKind.AFTER_OK, "1,singleton"),)), "dependencies"),
-        (Job(image="x", dependencies=(Dependency(DependencyKind.AFTER_OK, ""),)), "dependencies"),
-    ],
+TORCHRUN = {"command": ("a",), "parallel": Parallel.TORCHRUN}
+
+
+@with_rows(
+    ("command", [{"image": ""}, {"parallel": Parallel.TORCHRUN}]),
+    ("memory_per_cpu", [{"memory": 1, "memory_per_cpu": 1}]),
+    ("memory_per_gpu", [{"memory_per_gpu": 1}]),
+    ("gpu_type", [{"gpu_type": "a100"}]),
+    ("nodes", [{"nodes": 0}, {"nodes": 10**7}, {"nodes": MOST + 1}]),
+    ("time", [{"time": -1}]),
+    ("tasks", [{"tasks": 7, "tasks_per_node": 4}, {"tasks": 9, "nodes": 2, "tasks_per_node": 4}]),
+    ("tasks", [{"tasks": 2, "nodes": 4}, {**TORCHRUN, "nodes": 2, "tasks": 8}]),
+    ("tasks_per_node", [{**TORCHRUN, "tasks_per_node": 4}]),
+    ("environment", [{"environment": given} for given in ((("A-B", "1"),), (("A", "1"), ("A", "2")))]),
+    ("environment", [{"environment": (("A", "a\0b"),)}]),
+    *(("output", [{"output": "{nme}.out"}]), ("error", [{"error": "%x-%5j.err"}])),
+    *(("name", [{"name": "a\0"}, {"name": " "}]), ("queue", [{"queue": "a\n#SBATCH --y"}])),
+    *(("directives", [{"directives": ("a\rb",)}]), ("runtime", [{"runtime": "x; y"}])),
+    ("mail_on", [{"mail_on": ("never",)}]),
+    ("dependencies", [{"dependencies": (Dependency(DependencyKind.AFTER_OK, id),)} for id in ("1,singleton", "")]),
 )
-def test_rules_find_the_contradiction(job: Job, field: str) -> None:
-    assert [problem.field for problem in find_problems(job)] == [field]
-    assert all(problem.hint for problem in find_problems(job))
-    with pytest.raises(InvalidJob) as caught:
-        check_job(job)
-    assert caught.value.context == {"key": BY_NAME[field].key}
+def test_rules_find_the_contradiction(field: str, all_fields) -> None:
+    for fields in all_fields:
+        job = Job(**{"image": "x", **fields})
+        assert [problem.field for problem in find_problems(job)] == [field], fields
+        assert all(problem.hint for problem in find_problems(job)), fields
+        with pytest.raises(InvalidJob) as caught:
+            check_job(job)
+        assert caught.value.context == {"key": BY_NAME[field].key}
 
 
-@pytest.mark.parametrize(
-    ("job", "message", "hint"),
-    [
-        (Job(memory=1, memory_per_cpu=1), "memory already sets the memory", "keep one: memory or memory_per_cpu"),
-        (Job(tasks=7, tasks_per_node=4), "7 tasks cannot be 4 on each node", "request 4 or 8 tasks"),
-        (Job(tasks=3, tasks_per_node=4), "3 tasks cannot be 4 on each node", "request 4 tasks"),
-        (Job(tasks=9, nodes=2, tasks_per_node=4), "2 nodes with 4 tasks each make 8, not 9", "request 8 tasks"),
-        (Job(tasks=2, nodes=4), "2 tasks leave some of 4 nodes idle", "request at most 2 nodes"),
-        (Job(output="%j.out"), "%j is a pattern of Slurm", "write {id}"),
-        (Job(output="%A.out"), "%A is a pattern of Slurm", "write {id}"),
-        (Job(error="%3a.out"), "%a is a pattern of Slurm", "write {index}"),
-        (Job(error="%x.out"), "%x is a pattern of Slurm", "write {name}"),
-        (Job(output="{indx}.out"), "{indx} is not a placeholder", "did you mean 'index'?"),
-        (Job(output="{zzzzz}.out"), "{zzzzz} is not a placeholder", "use {name}, {id}, {index}"),
-        (Job(runtime="kedge\n"), "'kedge\\n' contains a line break or another control character", "remove it"),
-        (Job(queue="\n" + "q" * 99), f"'\\n{'q' * 59}' contains a line break", "remove it"),
-        (Job(runtime="x" * 99), f"'{'x' * 60}' is not one of: kedge, ", "give one of: kedge, "),
-    ],
+@with_rows(
+    (Job(memory=1, memory_per_cpu=1), "memory already sets the memory", "keep one: memory or memory_per_cpu"),
+    (Job(tasks=7, tasks_per_node=4), "7 tasks cannot be 4 on each node", "request 4 or 8 tasks"),
+    (Job(tasks=3, tasks_per_node=4), "3 tasks cannot be 4 on each node", "request 4 tasks"),
+    (Job(tasks=9, nodes=2, tasks_per_node=4), "2 nodes with 4 tasks each make 8, not 9", "request 8 tasks"),
+    (Job(tasks=2, nodes=4), "2 tasks leave some of 4 nodes idle", "request at most 2 nodes"),
+    (Job(output="%j.out"), "%j is a pattern of Slurm", "write {id}"),
+    (Job(output="%A.out"), "%A is a pattern of Slurm", "write {id}"),
+    (Job(error="%3a.out"), "%a is a pattern of Slurm", "write {index}"),
+    (Job(error="%x.out"), "%x is a pattern of Slurm", "write {name}"),
+    (Job(output="{indx}.out"), "{indx} is not a placeholder", "did you mean 'index'?"),
+    (Job(output="{zzzzz}.out"), "{zzzzz} is not a placeholder", "use {name}, {id}, {index}"),
+    (Job(runtime="kedge\n"), "'kedge\\n' contains a line break or another control character", "remove it"),
+    (Job(queue="\n" + "q" * 99), f"'\\n{'q' * 59}' contains a line break", "remove it"),
+    (Job(runtime="x" * 99), f"'{'x' * 60}' is not one of: kedge, ", "give one of: kedge, "),
 )
 def test_rules_say_what_is_wrong_and_what_to_write_instead(job: Job, message: str, hint: str) -> None:
     problem = next(find_problems(replace(job, image="x")))
@@ -227,30 +188,13 @@ def test_rules_say_what_is_wrong_and_what_to_write_instead(job: Job, message: st
     assert problem.hint.startswith(hint)
 
 
-@pytest.mark.parametrize(
-    "job",
-    [
-        Job(image="x"),
-        Job(image="x", nodes=MOST),
-        Job(image="x", nodes=2, tasks=2),
-        Job(image="x", tasks=8, nodes=2, tasks_per_node=4),
-        Job(command=("hostname",)),
-        Job(image="x", tasks=7, nodes=2),
-        Job(
-            image="x",
-            name='a\n"$(x)"',
-            setup=("a\nb",),
-            environment=(("A", "\n$()"),),
-            output="{name}/{id}_{index}.out",
-        ),
-        Job(image="x", command=("a",), parallel=Parallel.TORCHRUN, nodes=2, tasks=2, gpus_per_node=4),
-        Job(image="x", command=("a",), parallel=Parallel.TORCHRUN, tasks=2),
-        Job(image="x", output="100%/{id}.out"),
-    ],
+@with_rows(
+    *({}, {"nodes": MOST}, {"nodes": 2, "tasks": 2}, {"tasks": 8, "nodes": 2, "tasks_per_node": 4}),
+    *({"image": "", "command": ("hostname",)}, {"tasks": 7, "nodes": 2}, {"output": "100%/{id}.out"}),
+    {"name": 'a\n"$(x)"', "setup": ("a\nb",), "environment": (("A", "\n$()"),), "output": "{name}/{id}_{index}.out"},
+    *({**TORCHRUN, "nodes": 2, "tasks": 2, "gpus_per_node": 4}, {**TORCHRUN, "tasks": 2}),
 )
-def test_rules_leave_what_is_sound(job: Job) -> None:
+def test_rules_leave_what_is_sound(fields) -> None:
+    job = Job(**{"image": "x", **fields})
     assert check_job(job) is job
-
-
-def test_rules_an_interactive_job_needs_no_command() -> None:
-    assert check_job(Job(nodes=2), needs_command=False)
+    assert check_job(Job(nodes=2), needs_command=False), "an interactive one needs no command"

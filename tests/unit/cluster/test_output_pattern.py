@@ -7,19 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kedge.cluster.output_pattern import fill_pattern, make_file_name
-from tests.builders.rows import each_row
+from tests.builders.rows import with_rows
 
 
-@each_row(
-    ("name", "expected"),
-    [
-        ("train", "train"),
-        ("train-v1.2_x+y=3,4@5", "train-v1.2_x+y=3,4@5"),
-        ("höhe日本", "höhe日本"),
-        ("a/b %j $x\n{id}", "a_b__j__x__id_"),
-        ("..", "__"),
-        ("", "_"),
-    ],
+@with_rows(
+    ("train", "train"),
+    ("train-v1.2_x+y=3,4@5", "train-v1.2_x+y=3,4@5"),
+    *(("höhe日本", "höhe日本"), ("a/b %j $x\n{id}", "a_b__j__x__id_"), ("..", "__"), ("", "_")),
 )
 def test_file_name_is_the_name_where_it_can_be(name: str, expected: str) -> None:
     assert make_file_name(name) == expected

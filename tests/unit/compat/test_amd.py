@@ -32,29 +32,20 @@ def test_amd_queue_of_a_site_does_not_run_cuda(tmp_path: Path) -> None:
         "CUDA images do not run on AMD GPUs such as AMD MI300A (this one is for CUDA 12.3.2): CUDA is NVIDIA's."
     )
     assert only.remedy.startswith("Take an image for ROCm")
-
-
-def test_amd_image_without_cuda_is_left_open(tmp_path: Path) -> None:
     verdict = judge(read_image("rocm/pytorch:latest", ROCM_VERSION="6.2"), find_queue(tmp_path), TABLES)
     assert verdict.outcome == UNKNOWN
     assert "it is unknown whether the ROCm of this one supports it" in verdict.judgements[0].sentence
-
-
-def test_amd_beside_nvidia_leaves_the_queue_to_the_job() -> None:
-    gpus = (find_gpu("MI300A", TABLES), find_gpu("H100", TABLES))
-    target = Target("queue mixed", "queue", gpus, has_gpus=True, driver="580.95.05", architecture="amd64")
-    verdict = judge(read_image("nvcr.io/nvidia/pytorch:24.01-py3"), target, TABLES)
-    assert verdict.outcome == NO
-    assert "; it runs on NVIDIA H100" in verdict.headline
-
-
-def test_amd_recommends_nothing_of_ngc(tmp_path: Path) -> None:
     found = recommend("pytorch", find_queue(tmp_path), TABLES)
     assert found.best is None
     assert found.sentence == "NGC images run on NVIDIA GPUs, and AMD MI300A is from AMD: take an image for ROCm."
 
 
-def test_amd_node_tells_nv_what_to_use() -> None:
+def test_amd_beside_nvidia_and_on_a_node() -> None:
+    gpus = (find_gpu("MI300A", TABLES), find_gpu("H100", TABLES))
+    target = Target("queue mixed", "queue", gpus, has_gpus=True, driver="580.95.05", architecture="amd64")
+    verdict = judge(read_image("nvcr.io/nvidia/pytorch:24.01-py3"), target, TABLES)
+    assert verdict.outcome == NO
+    assert "; it runs on NVIDIA H100" in verdict.headline
     additions: Additions = start(make_host({"/proc/sys/kernel/hostname": "n1\n", "/dev/kfd": ""}))
     assert additions.warnings == [
         "--nv: n1 has AMD GPUs (/dev/kfd) and no NVIDIA GPU: images for CUDA do not run on them. "

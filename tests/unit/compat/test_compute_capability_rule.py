@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kedge.compat.rules import compute_capability_rule as rule
 from kedge.compat.rules.compute_capability_rule import judge_kernels, read_kernels
 from kedge.compat.rules.compute_capability_text import Subject, tell_kernels
@@ -25,81 +23,61 @@ def ask(text: str, gpu: str, capability: str, **facts: object) -> tuple[str, str
     return answer.mode, *tell_kernels(answer, subject)
 
 
-@each_row(
-    ("text", "architecture", "shown", "stated"),
-    [
-        (LIST_2006, "", "5.2 6.0 6.1 7.0 7.5 8.0+PTX", (6, 0)),
-        (LIST_2401, "amd64", "5.2 6.0 6.1 7.0 7.2 7.5 8.0 8.6 8.7 9.0+PTX", None),
-        (LIST_2510, "", "7.5 8.0 8.6 9.0 10.0 12.0+PTX", None),
-        (LIST_2510, "arm64", "8.0 8.6 9.0 10.0 11.0 12.0+PTX", None),
-        (LIST_2607, "amd64", "7.5 8.0 8.6 9.0 10.0 12.0", None),
-        ("7.5;8.0;8.6+PTX", "", "7.5 8.0 8.6+PTX", None),
-        ("7.5, 8.0", "", "7.5 8.0", None),
-        ("sm_70 sm_80 sm_90a compute_90", "", "7.0 8.0 9.0a+PTX", None),
-        ("70 80 90 120", "", "7.0 8.0 9.0 12.0", None),
-        ("9.0a 10.0f", "", "9.0a 10.0", None),
-        ("compute_80", "", "8.0 as PTX", None),
-        ("6.0+ (stated)", "", "", (6, 0)),
-        ("", "", "", None),
-        ("Ampere;Hopper nonsense 1.2.3 x.y 99999", "", "", None),
-    ],
-)
+@each_row(("text", "architecture", "shown", "stated"), [
+    (LIST_2006, "", "5.2 6.0 6.1 7.0 7.5 8.0+PTX", (6, 0)),
+    (LIST_2401, "amd64", "5.2 6.0 6.1 7.0 7.2 7.5 8.0 8.6 8.7 9.0+PTX", None),
+    (LIST_2510, "", "7.5 8.0 8.6 9.0 10.0 12.0+PTX", None),
+    (LIST_2510, "arm64", "8.0 8.6 9.0 10.0 11.0 12.0+PTX", None),
+    (LIST_2607, "amd64", "7.5 8.0 8.6 9.0 10.0 12.0", None),
+    ("7.5;8.0;8.6+PTX", "", "7.5 8.0 8.6+PTX", None),
+    ("7.5, 8.0", "", "7.5 8.0", None),
+    ("sm_70 sm_80 sm_90a compute_90", "", "7.0 8.0 9.0a+PTX", None),
+    ("70 80 90 120", "", "7.0 8.0 9.0 12.0", None),
+    ("9.0a 10.0f", "", "9.0a 10.0", None),
+    ("compute_80", "", "8.0 as PTX", None),
+    ("6.0+ (stated)", "", "", (6, 0)),
+    ("", "", "", None),
+    ("Ampere;Hopper nonsense 1.2.3 x.y 99999", "", "", None),
+])  # fmt: skip
 def test_capability_lists_of_every_form(text: str, architecture: str, shown: str, stated: object) -> None:
     kernels = read_kernels(text, architecture)
     assert (kernels.show(), kernels.stated) == (shown, stated)
 
 
-def test_capability_listed_has_kernels() -> None:
+def test_capability_kernels_that_serve() -> None:
     assert ask(LIST_2401, "NVIDIA H200", "9.0") == (
         rule.NATIVE,
         "The image has kernels for NVIDIA H200 (compute capability 9.0).",
         "",
     )
-
-
-def test_capability_kernels_of_an_older_minor_serve() -> None:
     assert ask(LIST_2510, "NVIDIA L40S", "8.9") == (
         rule.NATIVE,
         "The image's kernels for 8.6 run on NVIDIA L40S (compute capability 8.9).",
         "",
     )
-
-
-def test_capability_kernels_of_a_newer_minor_do_not_serve() -> None:
     assert judge_kernels("8.6 9.0", "8.0").mode == rule.NO
-
-
-def test_capability_kernels_for_one_gpu_alone_serve_no_other() -> None:
     assert judge_kernels("9.0a 10.0a", "9.0").mode == rule.NATIVE
     assert judge_kernels("9.0a 10.0a", "10.3").mode == rule.NO
 
 
-def test_capability_ptx_serves_a_newer_gpu_and_what_it_costs_is_said() -> None:
+def test_capability_ptx_serves_where_the_driver_compiles_it() -> None:
     mode, sentence, remedy = ask(LIST_2401, "NVIDIA B200", "10.0", cuda="12.3.2.001", cuda_range=("12.8", ""))
     assert mode == rule.PTX
     assert sentence == (
-        "The image has no kernels for NVIDIA B200 (compute capability 10.0), only for 5.2 6.0 6.1 7.0"
-        " 7.2 7.5 8.0 8.6 8.7 9.0+PTX. The driver compiles them from the PTX for 9.0 when a program "
-        "starts, which takes time; code without PTX fails. CUDA 12.3.2 does not support this GPU; "
-        "12.8 is the first version that does."
+        "The image has no kernels for NVIDIA B200 (compute capability 10.0), only for 5.2 6.0 6.1 7.0 7.2 7.5 8.0 "
+        "8.6 8.7 9.0+PTX. The driver compiles them from the PTX for 9.0 when a program starts, which takes time; "
+        "code without PTX fails. CUDA 12.3.2 does not support this GPU; 12.8 is the first version that does."
     )
     assert remedy == "Take an image with CUDA 12.8 or newer."
-
-
-def test_capability_ptx_fails_under_minor_version_compatibility() -> None:
     facts = {"accepts_ptx": False, "driver": "535.104.05", "cuda": "12.6.3"}
     mode, sentence, remedy = ask("7.0 7.5 8.0 8.6 9.0+PTX", "GeForce RTX 5090", "12.0", **facts)
     assert mode == rule.NO
     assert sentence == (
-        "The image has no kernels for GeForce RTX 5090 (compute capability 12.0), only for 7.0 7.5 "
-        "8.0 8.6 9.0+PTX, and driver 535.104.05 cannot compile its PTX: it is older than the image's "
-        "CUDA. Programs fail with error 222, 'the provided PTX was compiled with an unsupported "
-        "toolchain'."
+        "The image has no kernels for GeForce RTX 5090 (compute capability 12.0), only for 7.0 7.5 8.0 8.6 9.0+PTX, "
+        "and driver 535.104.05 cannot compile its PTX: it is older than the image's CUDA. Programs fail with error "
+        "222, 'the provided PTX was compiled with an unsupported toolchain'."
     )
     assert remedy == "Take an image with kernels for 12.0, or a newer driver."
-
-
-def test_capability_ptx_is_open_where_the_libcuda_is() -> None:
     mode, sentence, _ = ask("9.0+PTX", "NVIDIA B200", "10.0", accepts_ptx=None, driver="580.65.06")
     assert mode == rule.UNKNOWN
     assert sentence == (
@@ -108,7 +86,7 @@ def test_capability_ptx_is_open_where_the_libcuda_is() -> None:
     )
 
 
-def test_capability_older_than_all_is_refused_by_name() -> None:
+def test_capability_without_kernels_is_refused() -> None:
     mode, sentence, remedy = ask(LIST_2006, "Tesla K40", "3.5", cuda="11.0.167", cuda_range=("5.0", "11.8"))
     assert mode == rule.NO
     assert sentence == (
@@ -116,9 +94,6 @@ def test_capability_older_than_all_is_refused_by_name() -> None:
         f"8.0+PTX). {ERROR_209}"
     )
     assert remedy == "Take an older image, or a GPU of compute capability 5.2 or newer."
-
-
-def test_capability_newer_than_all_without_ptx_is_refused() -> None:
     mode, sentence, remedy = ask("7.5 8.0", "NVIDIA H200", "9.0", cuda="11.7", cuda_range=("11.8", ""))
     assert mode == rule.NO
     assert sentence == (
@@ -126,9 +101,6 @@ def test_capability_newer_than_all_without_ptx_is_refused() -> None:
         f"has no PTX. {ERROR_209}"
     )
     assert remedy == "Take an image with CUDA 11.8 or newer."
-
-
-def test_capability_between_is_refused() -> None:
     assert ask("7.0 8.0+PTX", "Tesla T4", "7.5")[0] == rule.NATIVE
     mode, sentence, _ = ask("6.0 8.0+PTX", "Tesla T4", "7.5")
     assert mode == rule.NO
@@ -137,7 +109,7 @@ def test_capability_between_is_refused() -> None:
     )
 
 
-def test_capability_toolkit_that_dropped_the_gpu_is_refused_without_a_list() -> None:
+def test_capability_by_the_toolkit() -> None:
     mode, sentence, remedy = ask("", "Tesla V100", "7.0", cuda="13.0.2.006", cuda_range=("9.0", "12.9"))
     assert mode == rule.NO
     assert sentence == (
@@ -147,9 +119,6 @@ def test_capability_toolkit_that_dropped_the_gpu_is_refused_without_a_list() -> 
     assert remedy == "Take an image with CUDA 12.9 or older, or a newer GPU."
     assert judge_kernels("", "3.5", cuda="12.0.1", cuda_range=("5.0", "11.8")).mode == rule.NO
     assert judge_kernels("", "3.5", cuda="11.8.0", cuda_range=("5.0", "11.8")).mode == rule.UNKNOWN
-
-
-def test_capability_toolkit_that_does_not_know_the_gpu_leaves_it_open() -> None:
     mode, sentence, _ = ask("", "NVIDIA H200", "9.0", cuda="11.0.3", cuda_range=("11.8", ""))
     assert mode == rule.UNKNOWN
     assert sentence == (
@@ -157,33 +126,22 @@ def test_capability_toolkit_that_does_not_know_the_gpu_leaves_it_open() -> None:
         " that does. Only PTX, or kernels for an older GPU of its generation, could run; it is "
         "unknown whether the image has them."
     )
-
-
-def test_capability_image_of_the_toolkit_alone_serves_what_the_toolkit_serves() -> None:
     facts = {"cuda": "12.4.1", "cuda_range": ("11.8", ""), "is_toolkit": True}
     assert ask("", "NVIDIA H200", "9.0", **facts) == (
         rule.NATIVE,
-        (
-            "CUDA 12.4.1 compiles code for NVIDIA H200 (compute capability 9.0); the image has no GPU "
-            "programs of its own."
-        ),
+        "CUDA 12.4.1 compiles code for NVIDIA H200 (compute capability 9.0); the image has no GPU programs of its own.",
         "",
     )
 
 
-def test_capability_statement_counts_where_the_toolkit_knows_the_gpu() -> None:
+def test_capability_by_statement_or_unknown() -> None:
     facts = {"cuda": "12.0.1", "cuda_range": ("9.0", "12.9")}
     assert ask("6.0+ (stated)", "Tesla V100", "7.0", **facts)[:2] == (
         rule.NATIVE,
-        (
-            "NVIDIA states that the image supports compute capability 6.0 and newer, which includes Tesla"
-            " V100 (compute capability 7.0). Its list of kernels is unknown."
-        ),
+        "NVIDIA states that the image supports compute capability 6.0 and newer, which includes Tesla V100 (compute "
+        "capability 7.0). Its list of kernels is unknown.",
     )
     assert judge_kernels("6.0+ (stated)", "8.0", cuda="10.2", cuda_range=("11.0", "")).mode == rule.UNKNOWN
-
-
-def test_capability_below_a_statement_is_open_but_warned() -> None:
     mode, sentence, _ = ask("6.0+ (stated)", "Tesla M40", "5.2", cuda="11.1.1", cuda_range=("6.5", "12.9"))
     assert mode == rule.UNKNOWN
     assert sentence == (
@@ -191,16 +149,10 @@ def test_capability_below_a_statement_is_open_but_warned() -> None:
         " M40 (compute capability 5.2). Its list of kernels is unknown; expect error 209, 'no kernel "
         "image is available for execution on the device'."
     )
-
-
-def test_capability_without_a_list_is_open() -> None:
     assert ask("", "NVIDIA A100", "8.0", cuda="11.6.1", cuda_range=("11.0", ""))[:2] == (
         rule.UNKNOWN,
         "The image's list of kernels is unknown, so kedge cannot judge NVIDIA A100 (compute capability 8.0).",
     )
-
-
-def test_capability_of_a_gpu_that_is_not_known() -> None:
     assert ask("8.0 9.0", "NVIDIA X1", "")[:2] == (
         rule.UNKNOWN,
         "The compute capability of NVIDIA X1 is unknown. The image has kernels for 8.0 9.0.",
@@ -217,14 +169,11 @@ def test_capability_jetson_takes_its_own_kernels_only() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("gpu", "capability", "text"),
-    [
-        ("NVIDIA A100", "8.0", "NVIDIA A100 (compute capability 8.0)"),
-        ("NVIDIA A100 (40 or 80 GB)", "8.0", "NVIDIA A100 (40 or 80 GB; compute capability 8.0)"),
-        ("GPU of compute capability 9.0", "9.0", "GPU of compute capability 9.0"),
-        ("NVIDIA Z999", "", "NVIDIA Z999"),
-    ],
-)
+@each_row(("gpu", "capability", "text"), [
+    ("NVIDIA A100", "8.0", "NVIDIA A100 (compute capability 8.0)"),
+    ("NVIDIA A100 (40 or 80 GB)", "8.0", "NVIDIA A100 (40 or 80 GB; compute capability 8.0)"),
+    ("GPU of compute capability 9.0", "9.0", "GPU of compute capability 9.0"),
+    ("NVIDIA Z999", "", "NVIDIA Z999"),
+])  # fmt: skip
 def test_subject_has_one_bracket_and_says_nothing_twice(gpu: str, capability: str, text: str) -> None:
     assert str(Subject(gpu, capability)) == text

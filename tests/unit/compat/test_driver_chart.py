@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kedge.base.frozen import replace
 from kedge.compat.contents.read_traits import read_traits
 from kedge.compat.driver_chart import Chart, ChartRow, make_chart
@@ -13,6 +11,7 @@ from kedge.compat.tables.gpu_names import find_gpu
 from kedge.compat.tables.load import load_tables
 from kedge.compat.target import Target
 from kedge.compat.verdict import MINOR, NATIVE, NO, UNKNOWN
+from tests.builders.rows import each_row
 
 PYTORCH, CUDA = "nvcr.io/nvidia/pytorch", "nvcr.io/nvidia/cuda"
 TABLES = load_tables()
@@ -31,7 +30,7 @@ def read_cell(chart: Chart, tag: str, branch: str) -> str:
     return find_row(chart, tag).cells[place]
 
 
-@pytest.mark.parametrize(("gpu", "driver"), [("A100-SXM4-40GB", "535.104.05"), ("V100", "470.82.01"), ("H200", "580")])
+@each_row(("gpu", "driver"), [("A100-SXM4-40GB", "535.104.05"), ("V100", "470.82.01"), ("H200", "580")])
 def test_chart_cells_are_the_verdicts(gpu: str, driver: str) -> None:
     target = make_target(gpu, driver)
     chart = make_chart(PYTORCH, TABLES, target, tag="24.03-py3")
@@ -43,15 +42,21 @@ def test_chart_cells_are_the_verdicts(gpu: str, driver: str) -> None:
     assert len({row.cells for row in chart.rows}) > 1
 
 
-def test_chart_newer_drivers_serve_newer_images() -> None:
+def test_chart_of_drivers_and_gpus() -> None:
     chart = make_chart(PYTORCH, TABLES, make_target("A100", "535.104.05"), tag="24.03-py3")
     assert read_cell(chart, "24.03-py3", "550") == NATIVE
     assert read_cell(chart, "24.03-py3", "535") != NATIVE
     assert read_cell(chart, "23.10-py3", "535") == NATIVE
     assert read_cell(chart, "23.10-py3", "525") != NATIVE
+    chart = make_chart(PYTORCH, TABLES, None, tag="24.03-py3")
+    assert not any(column.is_host for column in chart.columns)
+    assert chart.gpus == ""
+    assert [read_cell(chart, "24.03-py3", branch) for branch in ("525", "535", "550")] == [MINOR, MINOR, NATIVE]
+    chart = make_chart(PYTORCH, TABLES, make_target("K40", "470.82.01"), tag="24.03-py3")
+    assert {cell for row in chart.rows for cell in row.cells} == {NO}
 
 
-def test_chart_rows_have_the_image_and_the_newest_native_one() -> None:
+def test_chart_rows_are_the_image_and_what_is_known() -> None:
     chart = make_chart(PYTORCH, TABLES, make_target("A100", "535.104.05"), tag="24.03-py3", rows=10)
     assert len(chart.rows) == 10
     assert [row.tag for row in chart.rows if row.is_image] == ["24.03-py3"]
@@ -61,9 +66,6 @@ def test_chart_rows_have_the_image_and_the_newest_native_one() -> None:
     assert tags == sorted(tags, reverse=True)
     listed = {release.tag for release in TABLES.list_releases(PYTORCH)}
     assert len(chart.rows) + sum(row.skipped for row in chart.rows) + chart.skipped + chart.unknown == len(listed)
-
-
-def test_chart_leaves_out_tags_of_which_nothing_is_known() -> None:
     chart = make_chart(PYTORCH, TABLES, None)
     assert all(row.cuda for row in chart.rows)
     assert chart.unknown > 0
@@ -72,19 +74,7 @@ def test_chart_leaves_out_tags_of_which_nothing_is_known() -> None:
     assert set(own.cells) == {UNKNOWN}
 
 
-def test_chart_without_a_machine_tells_of_drivers_alone() -> None:
-    chart = make_chart(PYTORCH, TABLES, None, tag="24.03-py3")
-    assert not any(column.is_host for column in chart.columns)
-    assert chart.gpus == ""
-    assert [read_cell(chart, "24.03-py3", branch) for branch in ("525", "535", "550")] == [MINOR, MINOR, NATIVE]
-
-
-def test_chart_of_an_old_gpu_says_no() -> None:
-    chart = make_chart(PYTORCH, TABLES, make_target("K40", "470.82.01"), tag="24.03-py3")
-    assert {cell for row in chart.rows for cell in row.cells} == {NO}
-
-
-def test_chart_columns_have_the_branch_of_the_machine() -> None:
+def test_chart_columns_are_the_machines() -> None:
     chart = make_chart(PYTORCH, TABLES, make_target("A100", "515.65.01"))
     branches = [int(column.branch) for column in chart.columns]
     assert branches == sorted(branches)
@@ -93,15 +83,12 @@ def test_chart_columns_have_the_branch_of_the_machine() -> None:
     assert all(column.driver.startswith(column.branch) for column in chart.columns)
     offers = {column.branch: column.cuda for column in chart.columns}
     assert (offers["470"], offers["535"], offers["550"], offers["580"]) == ("11.4", "12.2", "12.4", "13.0")
-
-
-def test_chart_believes_what_the_machine_says_of_its_cuda() -> None:
     target = replace(make_target("A100", "565.57.01"), cuda="12.7")  # a driver whose CUDA no toolkit has
     chart = make_chart(PYTORCH, TABLES, target)
     assert [column.cuda for column in chart.columns if column.is_host] == ["12.7"]
 
 
-def test_chart_keeps_to_one_flavour() -> None:
+def test_chart_keeps_to_one_flavour_and_judges_its_own_row() -> None:
     chart = make_chart(CUDA, TABLES, None, tag="12.4.1-devel-ubuntu22.04")
     own = next(row for row in chart.rows if row.is_image)
     assert (own.tag, own.label) == ("12.4.1-devel-ubuntu22.04", "12.4.1-…")
@@ -111,9 +98,6 @@ def test_chart_keeps_to_one_flavour() -> None:
     assert find_row(tensorflow, "22.03-tf1-py3").is_image
     flavours = {row.tag.partition("-")[2] for row in tensorflow.rows if row.tag < "23.03" and row.tag > "19.11"}
     assert flavours == {"tf1-py3"}
-
-
-def test_chart_own_row_is_judged_by_what_the_image_has() -> None:
     facts = {"CUDA_VERSION": "13.0.2.006", "CUDA_DRIVER_VERSION": "580.95.05"}
     traits = read_traits(f"{PYTORCH}:27.01-py3", environment=facts, labels={}, history=(), tables=TABLES)
     chart = make_chart(PYTORCH, TABLES, None, tag="27.01-py3", traits=traits)
@@ -123,13 +107,10 @@ def test_chart_own_row_is_judged_by_what_the_image_has() -> None:
     assert not any(row.is_image for row in make_chart(PYTORCH, TABLES, None, tag="27.01-py3").rows)
 
 
-def test_chart_of_an_image_that_no_table_has_is_empty() -> None:
+def test_chart_of_other_images_and_processors() -> None:
     chart = make_chart("docker.io/library/debian", TABLES, make_target("A100", "535.104.05"), tag="12")
     assert chart.rows == ()
     assert make_chart(f"docker://{PYTORCH}", TABLES, None).image == PYTORCH
-
-
-def test_chart_is_of_the_processor_that_is_judged() -> None:
     of_amd64 = make_chart(PYTORCH, TABLES, make_target("T4", "580.95.05"), tag="25.10-py3")
     of_arm64 = make_chart(
         PYTORCH, TABLES, replace(make_target("T4", "580.95.05"), architecture="arm64"), tag="25.10-py3"

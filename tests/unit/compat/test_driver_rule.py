@@ -16,6 +16,7 @@ from kedge.container.devices import plan_devices
 from kedge.container.options import RunOptions
 from tests.builders.gpu_hosts import make_compat_image, make_driver_tree, make_host
 from tests.builders.rows import each_row
+from tests.requirements import REPOSITORY
 
 COMPAT = "/usr/local/cuda/compat"
 MINOR_LIMITS = (
@@ -28,12 +29,9 @@ ERROR_35 = "Programs fail with error 35, 'CUDA driver version is insufficient fo
 def make_need(cuda: str = "12.3.2.001", **changes: object) -> DriverNeed:
     """What pytorch 24.01 needs, unless changed."""
     values: dict[str, object] = {
-        "built_for": "545.23.08",
-        "carries_compat": True,
-        "branches": (470, 525, 535),
-        "min_driver": "545.23.08",
+        "built_for": "545.23.08", "carries_compat": True, "branches": (470, 525, 535), "min_driver": "545.23.08",
         "minor_floor": "525.60.13",
-    }
+    }  # fmt: skip
     return DriverNeed(cuda, **(values | changes))  # type: ignore[arg-type]
 
 
@@ -42,7 +40,7 @@ def ask(need: DriverNeed, machine: HostDriver, gpu: str = "") -> tuple[str, str,
     return answer.mode, *tell_driver(need, machine, answer, gpu)
 
 
-def test_driver_new_enough_runs_natively_and_the_older_libcuda_is_left_out() -> None:
+def test_driver_new_enough_runs_natively() -> None:
     mode, sentence, remedy = ask(make_need(), HostDriver("580.95.05", takes_forward_compat=True))
     assert mode == rule.NATIVE
     assert sentence == (
@@ -50,49 +48,27 @@ def test_driver_new_enough_runs_natively_and_the_older_libcuda_is_left_out() -> 
         "kedge does not use the image's older libcuda 545.23.08, which can fail (error 803)."
     )
     assert remedy == ""
-
-
-def test_driver_of_an_old_gpu_is_not_helped_by_a_libcuda_that_does_not_know_it() -> None:
-    need = make_need(
-        "11.8.0", built_for="520.61.05", branches=(450, 470), min_driver="520.61.05", minor_floor="450.80.02"
-    )
-    old = HostDriver("470.82.01", takes_forward_compat=True, last_branch=470)
-    mode, sentence, remedy = ask(need, old, "Tesla K80")
-    assert mode == rule.MINOR
-    assert remedy.endswith("or another GPU (newer drivers do not support this one).")
-    assert sentence.endswith(
-        "The image's own libcuda 520.61.05 does not help: libraries that new no longer support Tesla K80."
-    )
-    assert ask(need, HostDriver("470.82.01", takes_forward_compat=True, last_branch=580))[0] == rule.FORWARD
-
-
-def test_driver_equal_to_the_images_runs_natively() -> None:
     assert ask(make_need(), HostDriver("545.23.08"))[:2] == (
         rule.NATIVE,
         "Driver 545.23.08 is new enough: CUDA 12.3.2 needs 545.23.08 or newer.",
     )
-
-
-def test_driver_of_the_same_branch_runs_natively() -> None:
     need = make_need("12.2.2.009", built_for="535.104.05", min_driver="535.104.05", branches=(470, 525))
     assert ask(need, HostDriver("535.54.03", takes_forward_compat=True))[:2] == (
         rule.NATIVE,
-        (
-            "Driver 535.54.03 runs CUDA 12.2.2: its branch 535 introduced CUDA 12.2, although NVIDIA's "
-            "minimum is 535.104.05."
-        ),
+        "Driver 535.54.03 runs CUDA 12.2.2: its branch 535 introduced CUDA 12.2, although NVIDIA's minimum is "
+        "535.104.05.",
     )
-
-
-def test_driver_of_the_same_branch_that_is_listed_takes_the_images_libcuda() -> None:
     need = make_need("12.9.1", built_for="575.57.08", min_driver="575.57.08", branches=(535, 550, 560, 565, 570, 575))
     answer = judge_driver(need, HostDriver("575.51.03", takes_forward_compat=True))
     assert (answer.mode, answer.uses_image) == (rule.NATIVE, True)
     sentence, _ = tell_driver(need, HostDriver("575.51.03", takes_forward_compat=True), answer)
     assert sentence.endswith("kedge uses the image's own libcuda 575.57.08, which is newer.")
-
-
-def test_driver_that_offers_the_cuda_runs_it_where_no_row_says_what_it_needs() -> None:
+    need = DriverNeed("", built_for="545.23.08", carries_compat=True)
+    assert ask(need, HostDriver("550.54.14"))[:2] == (
+        rule.NATIVE,
+        "Driver 550.54.14 is new enough: CUDA 12 needs 545.23.08 or newer. "
+        "kedge does not use the image's older libcuda 545.23.08, which can fail (error 803).",
+    )
     need = DriverNeed("12.7.0")
     assert ask(need, HostDriver("580.95.05", cuda="13.0"))[:2] == (
         rule.NATIVE,
@@ -107,7 +83,7 @@ def test_driver_that_offers_the_cuda_runs_it_where_no_row_says_what_it_needs() -
     assert remedy.endswith("take an image for CUDA 12.6 or older, or a newer driver.")
 
 
-def test_driver_that_is_older_takes_the_images_libcuda_on_data_center_cards() -> None:
+def test_driver_that_is_older_takes_the_images_libcuda() -> None:
     mode, sentence, remedy = ask(make_need(), HostDriver("470.57.02", takes_forward_compat=True), "Tesla V100")
     assert mode == rule.FORWARD
     assert sentence == (
@@ -116,14 +92,22 @@ def test_driver_that_is_older_takes_the_images_libcuda_on_data_center_cards() ->
         "V100 it runs with driver branches 470, 525 and 535."
     )
     assert remedy == ""
-
-
-def test_driver_forward_goes_before_minor_version_compatibility() -> None:
     assert ask(make_need(), HostDriver("535.104.05", takes_forward_compat=True))[0] == rule.FORWARD
     assert ask(make_need(carries_compat=False), HostDriver("535.104.05", takes_forward_compat=True))[0] == rule.MINOR
+    need = make_need(
+        "11.8.0", built_for="520.61.05", branches=(450, 470), min_driver="520.61.05", minor_floor="450.80.02"
+    )
+    old = HostDriver("470.82.01", takes_forward_compat=True, last_branch=470)
+    mode, sentence, remedy = ask(need, old, "Tesla K80")
+    assert mode == rule.MINOR
+    assert remedy.endswith("or another GPU (newer drivers do not support this one).")
+    assert sentence.endswith(
+        "The image's own libcuda 520.61.05 does not help: libraries that new no longer support Tesla K80."
+    )
+    assert ask(need, HostDriver("470.82.01", takes_forward_compat=True, last_branch=580))[0] == rule.FORWARD
 
 
-def test_driver_of_the_same_major_runs_with_limits_on_geforce_and_804_is_named() -> None:
+def test_driver_minor_version_compatibility_is_told() -> None:
     machine = HostDriver("535.104.05", takes_forward_compat=False, cuda="12.2")
     mode, sentence, remedy = ask(make_need(), machine, "GeForce RTX 3090")
     assert mode == rule.MINOR
@@ -135,9 +119,6 @@ def test_driver_of_the_same_major_runs_with_limits_on_geforce_and_804_is_named()
     assert remedy == (
         "If a program fails with error 222, take an image for CUDA 12.2 or older, or driver 545.23.08 or newer."
     )
-
-
-def test_driver_minor_where_the_images_list_is_not_known_says_that_it_decides() -> None:
     need = make_need("13.3.1.008", built_for="610.43.02", min_driver="610.43.02", minor_floor="", branches=None)
     answer = judge_driver(need, HostDriver("580.95.05", takes_forward_compat=True))
     assert (answer.mode, answer.uses_image) == (rule.MINOR, None)
@@ -146,22 +127,16 @@ def test_driver_minor_where_the_images_list_is_not_known_says_that_it_decides() 
         "If the image's own libcuda 610.43.02 works with driver branch 580, kedge uses it and these limits do not "
         "apply."
     )
-
-
-def test_driver_branch_that_is_not_listed_falls_back_to_minor() -> None:
     need = make_need("11.6.1", built_for="510.47.03", min_driver="510.47.03", minor_floor="450.80.02", branches=(470,))
     mode, sentence, _ = ask(need, HostDriver("460.32.03", takes_forward_compat=True))
     assert mode == rule.MINOR
     assert sentence.endswith("The image's own libcuda 510.47.03 does not help: it runs with driver branches 470 only.")
-
-
-def test_driver_minor_of_an_unknown_card_says_so() -> None:
     mode, sentence, _ = ask(make_need(), HostDriver("535.104.05"))
     assert mode == rule.MINOR
     assert sentence.endswith("It is unknown whether this GPU works with the image's own newer libcuda.")
 
 
-def test_driver_too_old_on_geforce_is_refused_with_numbers_and_remedy() -> None:
+def test_driver_too_old_is_refused_with_numbers_and_remedy() -> None:
     machine = HostDriver("470.57.02", takes_forward_compat=False, cuda="11.4")
     mode, sentence, remedy = ask(make_need(), machine, "GeForce RTX 3090")
     assert mode == rule.NO
@@ -174,9 +149,6 @@ def test_driver_too_old_on_geforce_is_refused_with_numbers_and_remedy() -> None:
         "Take an image for CUDA 11.4 or older, ask the administrators for driver 525.60.13 or newer, "
         "or choose a queue that has it."
     )
-
-
-def test_driver_too_old_and_not_listed_is_refused() -> None:
     mode, sentence, _ = ask(make_need(), HostDriver("450.80.02", takes_forward_compat=True))
     assert mode == rule.NO
     assert sentence == (
@@ -184,15 +156,9 @@ def test_driver_too_old_and_not_listed_is_refused() -> None:
         "450.80.02 is too old. The image's own libcuda 545.23.08 does not help: it runs with driver branches "
         f"470, 525 and 535 only. {ERROR_35}"
     )
-
-
-def test_driver_too_old_and_no_libcuda_in_the_image_is_refused() -> None:
     mode, sentence, _ = ask(make_need(carries_compat=False), HostDriver("470.57.02", takes_forward_compat=True))
     assert mode == rule.NO
     assert f"driver 470.57.02 is too old. The image has no newer libcuda of its own. {ERROR_35}" in sentence
-
-
-def test_driver_before_cuda_11_has_no_minor_version_compatibility() -> None:
     need = DriverNeed("10.2.89", min_driver="440.33", carries_compat=False)
     mode, sentence, remedy = ask(need, HostDriver("418.87.00", cuda="10.1"))
     assert mode == rule.NO
@@ -201,9 +167,6 @@ def test_driver_before_cuda_11_has_no_minor_version_compatibility() -> None:
         "418.87.00 is too old."
     )
     assert "ask the administrators for driver 440.33 or newer" in remedy
-
-
-def test_driver_remedy_for_a_card_with_a_last_driver_does_not_ask_for_a_newer_one() -> None:
     machine = HostDriver("450.80.02", takes_forward_compat=True, cuda="11.0", last_branch=470)
     mode, _, remedy = ask(make_need(), machine, "Tesla K40")
     assert mode == rule.NO
@@ -212,16 +175,13 @@ def test_driver_remedy_for_a_card_with_a_last_driver_does_not_ask_for_a_newer_on
     )
 
 
-def test_driver_that_no_longer_drives_the_card() -> None:
+def test_driver_and_card_that_do_not_know_each_other() -> None:
     mode, sentence, remedy = ask(make_need(), HostDriver("535.104.05", last_branch=470), "Tesla K40")
     assert mode == rule.NO
     assert sentence == (
         "Driver 535.104.05 no longer supports Tesla K40: 470 is the last branch that does. Programs see no GPU."
     )
     assert remedy == "Choose a node whose driver is of branch 470 or older, or another GPU."
-
-
-def test_driver_that_does_not_know_the_card_yet() -> None:
     machine = HostDriver("535.104.05", first_branch=570, capability="10.0")
     mode, sentence, remedy = ask(make_need(), machine, "NVIDIA B200")
     assert mode == rule.NO
@@ -232,93 +192,52 @@ def test_driver_that_does_not_know_the_card_yet() -> None:
     assert remedy == "Check the driver version: this GPU does not work with it."
 
 
-def test_driver_image_that_says_nothing_about_cuda() -> None:
+def test_driver_what_is_not_known_is_left_open() -> None:
     assert ask(DriverNeed(""), HostDriver("535.104.05"))[:2] == (
         rule.UNKNOWN,
         "The CUDA version of this image is unknown, and so is what it needs from driver and GPU.",
     )
-
-
-def test_driver_that_is_not_known_is_told_what_is_needed() -> None:
     assert ask(make_need(), HostDriver("")) == (
         rule.UNKNOWN,
-        (
-            "CUDA 12.3.2 needs driver 545.23.08 or newer, or 525.60.13 or newer by minor-version "
-            "compatibility. The driver is unknown."
-        ),
+        "CUDA 12.3.2 needs driver 545.23.08 or newer, or 525.60.13 or newer by minor-version compatibility. The "
+        "driver is unknown.",
         "Give it with --driver VERSION, as nvidia-smi shows it.",
     )
-
-
-def test_driver_named_too_short_is_left_open() -> None:
     need = make_need("11.6.1", built_for="510.47.03", min_driver="510.47.03", minor_floor="450.80.02", branches=(470,))
     assert ask(need, HostDriver("450", takes_forward_compat=False)) == (
         rule.UNKNOWN,
-        (
-            "CUDA 11.6.1 needs driver 510.47.03 or newer, or 450.80.02 or newer by minor-version "
-            "compatibility. Driver 450 is incomplete, and the rest of the version decides."
-        ),
+        "CUDA 11.6.1 needs driver 510.47.03 or newer, or 450.80.02 or newer by minor-version compatibility. Driver "
+        "450 is incomplete, and the rest of the version decides.",
         "Give the whole version with --driver, as nvidia-smi shows it.",
     )
-
-
-def test_driver_whether_the_image_carries_libcuda_is_left_open() -> None:
     mode, sentence, _ = ask(make_need(carries_compat=None), HostDriver("470.57.02", takes_forward_compat=True))
     assert mode == rule.UNKNOWN
     assert sentence.endswith(
         "driver 470.57.02 is too old. It runs only if the image has its own newer libcuda, which is unknown."
     )
-
-
-def test_driver_branches_of_the_libcuda_that_are_not_known_are_left_open() -> None:
     need = make_need("13.3.1.008", built_for="610.43.02", min_driver="610.43.02", minor_floor="", branches=None)
     mode, sentence, _ = ask(need, HostDriver("550.54.14", takes_forward_compat=True))
     assert mode == rule.UNKNOWN
     assert sentence.endswith(
         "The image has its own libcuda 610.43.02, but the older drivers it works with are unknown."
     )
-
-
-def test_driver_kind_of_card_that_is_not_known_is_left_open() -> None:
     mode, sentence, _ = ask(make_need(), HostDriver("470.57.02"))
     assert mode == rule.UNKNOWN
     assert sentence.endswith(
         "The image has its own libcuda 545.23.08, which runs on data-center GPUs only; the kind of this GPU is unknown."
     )
-
-
-def test_driver_needs_that_are_not_known_are_left_open() -> None:
     assert ask(DriverNeed("10.5"), HostDriver("418.87.00", takes_forward_compat=True))[:2] == (
         rule.UNKNOWN,
         "The driver that CUDA 10.5 needs is unknown, so kedge cannot judge driver 418.87.00.",
     )
 
 
-def test_driver_built_for_is_enough_where_cuda_is_not_told() -> None:
-    need = DriverNeed("", built_for="545.23.08", carries_compat=True)
-    assert ask(need, HostDriver("550.54.14"))[:2] == (
-        rule.NATIVE,
-        "Driver 550.54.14 is new enough: CUDA 12 needs 545.23.08 or newer. "
-        "kedge does not use the image's older libcuda 545.23.08, which can fail (error 803).",
-    )
-
-
-@each_row(
-    ("driver", "needed", "expected"),
-    [
-        ("535.104.05", "535.104.05", True),
-        ("535.104.5", "535.104.05", True),
-        ("535.104", "535.104.05", None),
-        ("535", "535.104.05", None),
-        ("535", "525.60.13", True),
-        ("525", "535.104.05", False),
-        ("535.86", "535.104.05", False),
-        ("580", "580", True),
-        ("450.80.02", "450", True),
-        ("", "450", None),
-        ("abc", "450", None),
-    ],
-)
+@each_row(("driver", "needed", "expected"), [
+    ("535.104.05", "535.104.05", True), ("535.104.5", "535.104.05", True), ("535.104", "535.104.05", None),
+    ("535", "535.104.05", None), ("535", "525.60.13", True), ("525", "535.104.05", False),
+    ("535.86", "535.104.05", False), ("580", "580", True), ("450.80.02", "450", True), ("", "450", None),
+    ("abc", "450", None),
+])  # fmt: skip
 def test_driver_short_versions_compare_by_the_fields_given(driver: str, needed: str, expected: bool | None) -> None:
     assert compare_drivers(driver, needed) is expected
 
@@ -355,9 +274,6 @@ def test_driver_branches_that_a_start_knows_are_those_of_the_table() -> None:
         if minor >= (9, 0):
             table[minor] = min(branch, table.get(minor, branch))
     assert {(major, minor): branch for branch, major, minor in CUDA_BRANCHES} == table
-
-
-def test_driver_a_start_that_knows_no_table_still_tells_native_from_minor() -> None:
     assert judge_driver(DriverNeed("12.4.1", carries_compat=False), HostDriver("570.86.10")).mode == rule.NATIVE
     older = judge_driver(DriverNeed("12.8.1", carries_compat=False), HostDriver("550.54.14"))
     assert (older.mode, older.accepts_ptx) == (rule.MINOR, False)
@@ -369,21 +285,12 @@ LEAN = ("driver_rule", "driver_text", "compute_capability_rule", "compute_capabi
 HEAVY = {"typing", "re", "dataclasses", "pathlib", "json", "csv", "enum", "kedge.base.frozen", "collections"}
 
 
-def test_driver_rules_are_cheap_for_a_start() -> None:
+def test_driver_rules_and_the_index_of_gpus_are_cheap_for_a_start() -> None:
     imports = "; ".join(f"import kedge.compat.rules.{name}" for name in LEAN)
-    program = f"import sys; before = set(sys.modules); {imports}; print(*(set(sys.modules) - before))"
-    result = subprocess.run(
-        [sys.executable, "-SIc", program_with_path(program)], capture_output=True, text=True, check=True
-    )
+    index = "from kedge.compat.tables.gpu_index import find_capability; find_capability('H200')"
+    found = f"sys.path.insert(0, {str(REPOSITORY / 'src')!r}); before = set(sys.modules); {imports}; {index}"
+    program = f"import sys; {found}; print(*(set(sys.modules) - before))"
+    result = subprocess.run([sys.executable, "-SIc", program], capture_output=True, text=True, check=True)
     loaded = set(result.stdout.split())
     assert {f"kedge.compat.rules.{name}" for name in LEAN} <= loaded
     assert not loaded & HEAVY
-
-
-def program_with_path(program: str) -> str:
-    """Without site, where an editable installation would load more than the rules do."""
-    import kedge
-
-    folder = str(kedge.__path__[0]).removesuffix("/kedge")
-    stub = f"import sys, types; sys.path.insert(0, {folder!r}); p = types.ModuleType('kedge'); "
-    return f"{stub}p.__path__ = [{folder + '/kedge'!r}]; sys.modules['kedge'] = p; {program}"

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kedge.cli.explain import list_layers
 from kedge.compat.judge import judge
 from kedge.compat.rules.image_needs_text import describe_driver_need, describe_gpu_need
@@ -16,24 +14,19 @@ from kedge.compat.verdict import NATIVE
 from tests.builders.rows import each_row
 
 
-@each_row(
-    ("capabilities", "expected"),
-    [
-        ("", ""),
-        ("6.0+ (stated)", "compute capability 6.0 and newer (NVIDIA's release notes)"),
-        (
-            "7.5 8.0 8.6 9.0+PTX",
-            ("compute capability 7.5 (Turing), 8.0, 8.6 (Ampere), 9.0 (Hopper); newer GPUs compile PTX at start"),
-        ),
-        ("9.0", "compute capability 9.0 (Hopper)"),
-        ("8.0 99.9", "compute capability 8.0 (Ampere), 99.9"),
-    ],
-)
+@each_row(("capabilities", "expected"), [
+    ("", ""),
+    ("6.0+ (stated)", "compute capability 6.0 and newer (NVIDIA's release notes)"),
+    ("7.5 8.0 8.6 9.0+PTX",
+     "compute capability 7.5 (Turing), 8.0, 8.6 (Ampere), 9.0 (Hopper); newer GPUs compile PTX at start"),
+    ("9.0", "compute capability 9.0 (Hopper)"),
+    ("8.0 99.9", "compute capability 8.0 (Ampere), 99.9"),
+])  # fmt: skip
 def test_describe_gpu_need_names_generations(capabilities: str, expected: str) -> None:
     assert describe_gpu_need(ImageTraits("x", capabilities=Fact(capabilities)), load_tables()) == expected
 
 
-def test_describe_driver_need_names_all_ways() -> None:
+def test_describe_driver_need_names_all_ways_and_guesses_none() -> None:
     traits = ImageTraits(
         "x",
         cuda=Fact("12.4.1", "image config, CUDA_VERSION"),
@@ -44,9 +37,10 @@ def test_describe_driver_need_names_all_ways() -> None:
     assert plain == "550.54.15 (NVIDIA's minimum); 550.54.14 and newer also work"
     assert minor.startswith("525.60.13 or newer")
     assert forward.startswith("branches 470, 525, 535 on data-center GPUs")
+    assert describe_driver_need(ImageTraits("x"), load_tables()) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("cuda", "driver", "other"),
     [("12.2.2", "535.104.05", "535.54.03"), ("12.0.0", "525.60.13", ""), ("10.2", "440.33", "")],
 )
@@ -58,10 +52,6 @@ def test_describe_driver_need_agrees_with_the_verdict_at_its_edge(cuda: str, dri
     for each in filter(None, (driver, other)):
         assert each in plain
         assert judge(traits, Target("t", gpus=(find_gpu("V100", tables),), driver=each), tables).outcome == NATIVE
-
-
-def test_describe_driver_need_does_not_guess() -> None:
-    assert describe_driver_need(ImageTraits("x"), load_tables()) == []
 
 
 def test_list_layers_shows_the_largest_in_their_order() -> None:

@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kedge.base.frozen import replace
+from kedge.compat.contents.known_traits import read_known_traits
 from kedge.compat.contents.read_traits import read_traits
-from kedge.compat.image_traits import read_known_traits
 from kedge.compat.judge import judge
 from kedge.compat.rules.driver_lookup import takes_forward_compat
 from kedge.compat.rules.libcuda_choice import is_data_center
@@ -68,80 +66,38 @@ def test_judge_every_release_with_pytorch_2_3_and_python_3_10_on_volta(month: in
     assert ask(f"24.{month:02}", "V100", "570.86.10").outcome == NATIVE
 
 
-@each_row(
-    ("tag", "gpu", "driver", "headline"),
-    [
-        ("24.01", "H200", "580.95.05", "runs natively on NVIDIA H200 with driver 580.95.05"),
-        (
-            *("24.01", "V100", "470.57.02"),
-            "runs on Tesla V100 with driver 470.57.02 by forward compatibility: "
-            "kedge uses the image's own libcuda 545.23.08",
-        ),
-        (
-            *("24.01", "RTX 3090", "535.104.05"),
-            "runs on GeForce RTX 3090 with driver 535.104.05 by minor-version compatibility: "
-            "the driver cannot compile PTX at run time",
-        ),
-        (
-            *("24.01", "B200", "580.95.05"),
-            "runs on NVIDIA B200 with driver 580.95.05: its kernels are compiled from PTX when a program starts",
-        ),
-        (
-            *("25.10", "V100", "580.95.05"),
-            "does not run on Tesla V100 with driver 580.95.05: it has no kernels for that GPU",
-        ),
-        (
-            *("25.10", "RTX 3090", "550.54.14"),
-            "does not run on GeForce RTX 3090 with driver 550.54.14: driver 550.54.14 is too old for CUDA 13.0.2",
-        ),
-        (
-            *("22.03", "K40", "535.104.05"),
-            "does not run on Tesla K40 with driver 535.104.05: driver 535.104.05 is too new for that GPU",
-        ),
-        (
-            *("25.10", "B200", "535.104.05"),
-            "does not run on NVIDIA B200 with driver 535.104.05: driver 535.104.05 is too old for that GPU",
-        ),
-        (
-            *("26.07", "A100", "550.54.14"),
-            "unknown whether it runs on NVIDIA A100 with driver 550.54.14: "
-            "the drivers that the image's own libcuda works with are unknown",
-        ),
-        (
-            *("21.06", "V100", "470.57.02"),
-            "runs natively on Tesla V100 with driver 470.57.02",
-        ),
-        (
-            *("22.05", "V100", "470.57.02"),
-            "unknown whether it runs on Tesla V100 with driver 470.57.02: its CUDA version is unknown",
-        ),
-        (
-            *("22.03", "H200", "550.54.14"),
-            "runs on NVIDIA H200 with driver 550.54.14: its kernels are compiled from PTX when a program starts",
-        ),
-        (
-            *("20.03", "K40", "470.57.02"),
-            "does not run on Tesla K40 with driver 470.57.02: it has no kernels for that GPU",
-        ),
-        (
-            *("20.03", "A100", "470.57.02"),
-            "runs on NVIDIA A100 with driver 470.57.02: its kernels are compiled from PTX when a program starts",
-        ),
-    ],
-)
+@each_row(("tag", "gpu", "driver", "headline"), [
+    ("24.01", "H200", "580.95.05", "runs natively on NVIDIA H200 with driver 580.95.05"),
+    ("24.01", "V100", "470.57.02",
+     "runs on Tesla V100 with driver 470.57.02 by forward compatibility: kedge uses the image's own libcuda 545.23.08"),
+    ("24.01", "RTX 3090", "535.104.05",
+     "runs on GeForce RTX 3090 with driver 535.104.05 by minor-version compatibility: the driver cannot compile PTX "
+     "at run time"),
+    ("24.01", "B200", "580.95.05",
+     "runs on NVIDIA B200 with driver 580.95.05: its kernels are compiled from PTX when a program starts"),
+    ("25.10", "V100", "580.95.05",
+     "does not run on Tesla V100 with driver 580.95.05: it has no kernels for that GPU"),
+    ("25.10", "RTX 3090", "550.54.14",
+     "does not run on GeForce RTX 3090 with driver 550.54.14: driver 550.54.14 is too old for CUDA 13.0.2"),
+    ("22.03", "K40", "535.104.05",
+     "does not run on Tesla K40 with driver 535.104.05: driver 535.104.05 is too new for that GPU"),
+    ("25.10", "B200", "535.104.05",
+     "does not run on NVIDIA B200 with driver 535.104.05: driver 535.104.05 is too old for that GPU"),
+    ("26.07", "A100", "550.54.14",
+     "unknown whether it runs on NVIDIA A100 with driver 550.54.14: the drivers that the image's own libcuda works "
+     "with are unknown"),
+    ("21.06", "V100", "470.57.02", "runs natively on Tesla V100 with driver 470.57.02"),
+    ("22.05", "V100", "470.57.02",
+     "unknown whether it runs on Tesla V100 with driver 470.57.02: its CUDA version is unknown"),
+    ("22.03", "H200", "550.54.14",
+     "runs on NVIDIA H200 with driver 550.54.14: its kernels are compiled from PTX when a program starts"),
+    ("20.03", "K40", "470.57.02",
+     "does not run on Tesla K40 with driver 470.57.02: it has no kernels for that GPU"),
+    ("20.03", "A100", "470.57.02",
+     "runs on NVIDIA A100 with driver 470.57.02: its kernels are compiled from PTX when a program starts"),
+])  # fmt: skip
 def test_judge_headlines(tag: str, gpu: str, driver: str, headline: str) -> None:
     assert ask(tag, gpu, driver).headline == headline
-
-
-def test_judge_k40_is_told_what_the_tutorials_users_met() -> None:
-    verdict = ask("22.03", "K40", "470.57.02")
-    assert verdict.runs is False
-    assert [each.sentence for each in verdict.failures] == [
-        (
-            "The list of kernels of this release is unknown, but the earlier 21.12-py3 has none for GPUs "
-            "as old as Tesla K40 (compute capability 3.5): it has 5.2 6.0 6.1 7.0 7.5 8.0 8.6+PTX."
-        )
-    ]
 
 
 def test_judge_release_without_a_list_is_judged_by_those_around_it() -> None:
@@ -152,9 +108,6 @@ def test_judge_release_without_a_list_is_judged_by_those_around_it() -> None:
         "The list of kernels of this release is unknown, but the releases before and after it, "
         "21.12-py3 and 22.09-py3, support Tesla V100 (compute capability 7.0)."
     )
-
-
-def test_judge_release_without_a_list_is_judged_by_what_nvidia_states_around_it() -> None:
     traits = read("21.07-tf2-py3", "nvcr.io/nvidia/tensorflow")
     verdict = judge(traits, make_target("V100", "535.104.05"), TABLES)
     gpu = next(each for each in verdict.judgements if each.subject == "gpu")
@@ -163,15 +116,25 @@ def test_judge_release_without_a_list_is_judged_by_what_nvidia_states_around_it(
     assert gpu.sentence.endswith(
         "support compute capability 6.0 and newer, which includes Tesla V100 (compute capability 7.0)."
     )
+    verdict = ask("22.03", "K40", "470.57.02")
+    assert verdict.runs is False
+    assert [each.sentence for each in verdict.failures] == [
+        (
+            "The list of kernels of this release is unknown, but the earlier 21.12-py3 has none for GPUs "
+            "as old as Tesla K40 (compute capability 3.5): it has 5.2 6.0 6.1 7.0 7.5 8.0 8.6+PTX."
+        )
+    ]
+    # 25.03 has CUDA 12.8, which makes code for B200: whether it has any, PTX of the release before does not tell
+    ptx, unknown = ask("22.03", "H200", "550.54.14"), ask("25.03", "B200", "580.95.05")
+    assert (ptx.outcome, unknown.outcome) == (PTX, UNKNOWN)
+    remedy = next(each.remedy for each in ptx.judgements if each.subject == "gpu")
+    assert remedy.startswith("Take a tag with CUDA 11.8 or newer: the cuDNN and cuBLAS of older ones")
 
 
-def test_judge_version_of_a_libcuda_that_is_not_known_is_not_made_up() -> None:
+def test_judge_libcuda_of_an_image_is_what_is_known_of_it() -> None:
     verdict = ask("22.03", "V100", "470.57.02")
     assert verdict.headline.endswith("by forward compatibility: kedge uses the image's own libcuda")
     assert "kedge uses the image's own libcuda (/usr/local/cuda/compat)." in verdict.judgements[0].sentence
-
-
-def test_judge_what_the_image_itself_lists_is_not_widened_by_the_table() -> None:
     traits = read("22.03-py3")
     own = replace(traits, compat_branches=Fact("470", "image config, NVIDIA_REQUIRE_CUDA"))
     target = make_target("V100", "450.80.02")
@@ -179,7 +142,7 @@ def test_judge_what_the_image_itself_lists_is_not_widened_by_the_table() -> None
     assert judge(own, target, TABLES).outcome == MINOR
 
 
-def test_judge_unknown_driver_says_what_is_needed() -> None:
+def test_judge_unknown_driver_or_gpu_says_what_is_needed() -> None:
     verdict = judge(read("24.01-py3"), replace(make_target("H200", ""), title="NVIDIA H200"), TABLES)
     assert verdict.outcome == UNKNOWN
     assert verdict.headline == "unknown whether it runs on NVIDIA H200: the driver is unknown"
@@ -187,6 +150,10 @@ def test_judge_unknown_driver_says_what_is_needed() -> None:
     assert driver.level == OPEN
     assert driver.sentence.startswith("CUDA 12.3.2 needs driver 545.23.08 or newer, or 525.60.13 or newer by")
     assert driver.remedy == "Give it with --driver VERSION, as nvidia-smi shows it."
+    target = Target("node", gpus=(Gpu("NVIDIA X9000"),), driver="580.95.05", architecture="amd64")
+    verdict = judge(read("24.01-py3"), target, TABLES)
+    assert verdict.outcome == UNKNOWN
+    assert verdict.headline.endswith("the compute capability of the GPU is unknown")
 
 
 def test_judge_login_node_is_told_to_name_a_gpu() -> None:
@@ -201,7 +168,7 @@ def test_judge_login_node_is_told_to_name_a_gpu() -> None:
     assert gpu.remedy == ("Give the queue with --on SITE:QUEUE, or GPU and driver with --gpu and --driver.")
 
 
-def test_judge_release_whose_cuda_is_not_known_is_not_taken_for_one_without() -> None:
+def test_judge_images_of_which_little_is_known() -> None:
     target = Target("this machine (login1)", has_gpus=False, architecture="amd64")
     traits = read("22.05-py3")
     assert not traits.cuda
@@ -210,33 +177,9 @@ def test_judge_release_whose_cuda_is_not_known_is_not_taken_for_one_without() ->
         UNKNOWN,
         "unknown whether its GPU programs run on the compute nodes",
     )
-
-
-def test_judge_image_without_cuda_runs_where_there_is_no_gpu() -> None:
     target = Target("this machine (login1)", has_gpus=False, architecture="amd64")
     verdict = judge(ImageTraits("ubuntu:24.04", architecture="amd64", size=30_000_000), target, TABLES)
-    assert (verdict.outcome, verdict.headline) == (
-        NATIVE,
-        "runs on this machine (login1); it does not need a GPU",
-    )
-
-
-@pytest.mark.parametrize(
-    ("name", "headline"),
-    [
-        ("nvidia/caffe:latest", "unknown whether it runs on {}: whether it needs a GPU is unknown"),
-        ("nvcr.io/partners/chainer:4.0.0b1", "unknown whether it runs on {}: whether it needs a GPU is unknown"),
-        ("tacc/tacc-ubuntu18-impi19.0.7-common:latest", "runs on {}; it does not need a GPU"),
-    ],
-)
-def test_judge_image_of_which_only_tables_tell(name: str, headline: str) -> None:
-    target = Target("this machine (login1)", has_gpus=False, architecture="amd64")
-    traits = read_known_traits(name, TABLES, "amd64")
-    assert traits is not None
-    assert judge(traits, target, TABLES).headline == headline.format(target.title)
-
-
-def test_judge_image_without_cuda_on_a_gpu_is_a_note() -> None:
+    assert (verdict.outcome, verdict.headline) == (NATIVE, "runs on this machine (login1); it does not need a GPU")
     verdict = judge(ImageTraits("ubuntu:24.04", architecture="amd64"), make_target("A100", "535.104.05"), TABLES)
     assert verdict.outcome == UNKNOWN
     driver = next(each for each in verdict.judgements if each.subject == "driver")
@@ -246,7 +189,19 @@ def test_judge_image_without_cuda_on_a_gpu_is_a_note() -> None:
     )
 
 
-def test_judge_mixed_queue_is_decided_by_the_worst_and_says_which() -> None:
+@each_row(("name", "headline"), [
+    ("nvidia/caffe:latest", "unknown whether it runs on {}: whether it needs a GPU is unknown"),
+    ("nvcr.io/partners/chainer:4.0.0b1", "unknown whether it runs on {}: whether it needs a GPU is unknown"),
+    ("tacc/tacc-ubuntu18-impi19.0.7-common:latest", "runs on {}; it does not need a GPU"),
+])  # fmt: skip
+def test_judge_image_of_which_only_tables_tell(name: str, headline: str) -> None:
+    target = Target("this machine (login1)", has_gpus=False, architecture="amd64")
+    traits = read_known_traits(name, TABLES, "amd64")
+    assert traits is not None
+    assert judge(traits, target, TABLES).headline == headline.format(target.title)
+
+
+def test_judge_several_kinds_of_gpu() -> None:
     gpus = (find_gpu("A100", TABLES), find_gpu("V100", TABLES))
     target = Target("queue gpu of site x", "queue", gpus, driver="580.95.05", architecture="amd64")
     verdict = judge(read("25.10-py3"), target, TABLES)
@@ -259,16 +214,13 @@ def test_judge_mixed_queue_is_decided_by_the_worst_and_says_which() -> None:
         "A100; does not run on Tesla V100."
     )
     assert verdict.judgements[0].remedy == "Request one kind of GPU in the job."
-
-
-def test_judge_kinds_of_gpu_that_fare_alike_are_all_named() -> None:
     gpus = (find_gpu("A100", TABLES), find_gpu("V100", TABLES))
     verdict = judge(read("24.11-py3"), Target("x", "named", gpus, driver="580.95.05", architecture="amd64"), TABLES)
     assert verdict.headline == "runs natively on NVIDIA A100 and Tesla V100 with driver 580.95.05"
     assert not any("several kinds" in each.sentence for each in verdict.judgements)
 
 
-def test_judge_processor_that_nobody_named_is_said_to_be_this_machines() -> None:
+def test_judge_processors() -> None:
     traits = replace(read("24.01-py3"), architectures=("amd64",))
     target = replace(
         make_target("V100", "550.54.14", architecture="arm64"), architecture_source="this machine", origin="named"
@@ -280,9 +232,6 @@ def test_judge_processor_that_nobody_named_is_said_to_be_this_machines() -> None
     assert verdict.failures[0].remedy == (
         "If the compute nodes are amd64, add --arch amd64; else take a tag for arm64."
     )
-
-
-def test_judge_by_tables_alone_claims_no_image_for_another_processor() -> None:
     traits = replace(read("25.10-py3"), architecture="arm64")
     verdict = judge(traits, make_target("GH200", "580.95.05", architecture="arm64"), TABLES)
     told = [each for each in verdict.judgements if each.subject == "processor"]
@@ -291,9 +240,6 @@ def test_judge_by_tables_alone_claims_no_image_for_another_processor() -> None:
         replace(traits, architectures=("amd64", "arm64")), make_target("GH200", "580", architecture="arm64"), TABLES
     )
     assert "There is an image for arm64." in [each.sentence for each in seen.judgements]
-
-
-def test_judge_wrong_processor_goes_before_all_else() -> None:
     traits = replace(read("24.01-py3"), architectures=("amd64",))
     verdict = judge(traits, make_target("GH200", "550.54.14", architecture="arm64"), TABLES)
     assert verdict.outcome == NO
@@ -310,13 +256,6 @@ def test_judge_framework_that_asks_for_cuda_9_is_not_taken_at_its_word() -> None
     assert verdict.outcome == NO
     requirement = next(each for each in verdict.judgements if each.subject == "requirement")
     assert "That does not mean that its programs run" in requirement.sentence
-
-
-def test_judge_unknown_gpu_leaves_kernels_open_only() -> None:
-    target = Target("node", gpus=(Gpu("NVIDIA X9000"),), driver="580.95.05", architecture="amd64")
-    verdict = judge(read("24.01-py3"), target, TABLES)
-    assert verdict.outcome == UNKNOWN
-    assert verdict.headline.endswith("the compute capability of the GPU is unknown")
 
 
 def test_judge_gpus_of_the_table_take_forward_compatibility_as_a_start_decides() -> None:
@@ -346,21 +285,10 @@ def test_judge_every_release_on_every_gpu_gives_sentences() -> None:
                 assert all(each.level == FAIL for each in verdict.failures)
 
 
-def test_judge_by_neighbours_tells_ptx_only_where_the_toolkit_is_too_old() -> None:
-    """25.03 has CUDA 12.8, which makes code for B200: whether it has any, PTX of the release before does not tell."""
-    ptx, unknown = ask("22.03", "H200", "550.54.14"), ask("25.03", "B200", "580.95.05")
-    assert (ptx.outcome, unknown.outcome) == (PTX, UNKNOWN)
-    remedy = next(each.remedy for each in ptx.judgements if each.subject == "gpu")
-    assert remedy.startswith("Take a tag with CUDA 11.8 or newer: the cuDNN and cuBLAS of older ones")
-
-
-@pytest.mark.parametrize(
-    ("tag", "headline"),
-    [
-        ("centos7-cuda10-tf2.4-pt1.7", "CUDA 10 does not support that GPU yet"),
-        ("ubuntu20.04-cuda11-tf2.6-pt1.10", "its list of kernels is unknown"),
-    ],
-)
+@each_row(("tag", "headline"), [
+    ("centos7-cuda10-tf2.4-pt1.7", "CUDA 10 does not support that GPU yet"),
+    ("ubuntu20.04-cuda11-tf2.6-pt1.10", "its list of kernels is unknown"),
+])  # fmt: skip
 def test_judge_reads_cuda_10_of_a_tag_that_names_no_minor(tag: str, headline: str) -> None:
     """TACC's base images on the A100 of Lonestar6; its table has them for Frontera's RTX alone."""
     traits = read(tag, "tacc/tacc-ml")

@@ -16,26 +16,12 @@ ROW = NgcRelease(
 )
 
 
-@each_row(
-    ("need", "answer"),
-    [
-        ("pytorch>=2.3", True),
-        ("torch >= 2.4", False),
-        ("PyTorch>=2.1,<2.4", True),
-        ("pytorch", True),
-        ("tensorflow", False),
-        ("tensorflow>=2", False),
-        ("python=3.10", True),
-        ("python 3.10", True),
-        ("python==3.1", False),
-        ("python>3.10.13", False),
-        ("cuda>=12", None),
-        ("apex", True),
-        ("apex>=0.1", None),
-        ("dali", None),
-        ("open-mpi=4.1", None),
-    ],
-)
+@each_row(("need", "answer"), [
+    ("pytorch>=2.3", True), ("torch >= 2.4", False), ("PyTorch>=2.1,<2.4", True), ("pytorch", True),
+    ("tensorflow", False), ("tensorflow>=2", False), ("python=3.10", True), ("python 3.10", True),
+    ("python==3.1", False), ("python>3.10.13", False), ("cuda>=12", None), ("apex", True), ("apex>=0.1", None),
+    ("dali", None), ("open-mpi=4.1", None),
+])  # fmt: skip
 def test_needs_of_one_tag(need: str, answer: bool | None) -> None:
     assert read_need(need).holds(ROW) is answer
 
@@ -65,15 +51,10 @@ def test_needs_tell_builds_of_before_a_release() -> None:
     assert not is_before_release(ROW, [read_need("python=3.10")])
 
 
-@each_row(
-    ("tag", "variant"),
-    [
-        ("12.4.1-base-ubuntu22.04", "base"),
-        ("12.4.1-runtime-ubuntu22.04", "runtime"),
-        ("12.4.1-devel-ubuntu22.04", "devel"),
-        ("12.4.1-cudnn-devel-ubuntu22.04", "cudnn"),
-        ("11.8.0-cudnn8-runtime-ubuntu22.04", "cudnn"),
-    ],
-)
+@each_row(("tag", "variant"), [
+    ("12.4.1-base-ubuntu22.04", "base"), ("12.4.1-runtime-ubuntu22.04", "runtime"),
+    ("12.4.1-devel-ubuntu22.04", "devel"), ("12.4.1-cudnn-devel-ubuntu22.04", "cudnn"),
+    ("11.8.0-cudnn8-runtime-ubuntu22.04", "cudnn"),
+])  # fmt: skip
 def test_variants_of_a_tag(tag: str, variant: str) -> None:
     assert [name for name in VARIANTS if has_variant(tag, name)] == [variant]

@@ -26,62 +26,35 @@ K80 = ExpressionValues(cuda="10.1", driver="418.87.00", arch="3.7", brand="tesla
 RTX = ExpressionValues(cuda="12.2", driver="535.104.05", arch="8.6", brand="geforce")
 
 
-@each_row(
-    ("expression", "there", "holds"),
-    [
-        ("cuda>=9.0", A100, True),
-        (R_10_2, K80, True),
-        (R_10_2, A100, True),
-        (R_11_6, K80, True),
-        (R_12_8, A100, True),
-        (R_12_8, RTX, False),
-        (R_12_8, K80, False),
-        ("CUDA>=12.3", A100, False),  # names in capitals, as the arm64 images of 12.3 have them
-        ("cuda=12.2", A100, True),
-        ("cuda=12.2.0", A100, True),
-        ("cuda!=12.2", A100, False),
-        ("cuda!12.3", A100, True),  # a lone ! counts as !=
-        ("cuda<12.2", A100, False),
-        ("cuda<=12.2", A100, True),
-        ("cuda>12.1", A100, True),
-        ("driver>=535.104.05", A100, True),
-        ("driver>=535.104.06", A100, False),
-        ("arch>=8.0,brand=NVIDIA", A100, True),
-        ("brand!=tesla", A100, True),
-        ("arch<3.5", K80, False),
-        ("", A100, True),
-        ("  cuda>=9.0", A100, True),
-        ("cuda>=99 ,", A100, False),
-        (",,cuda>=9.0,,", A100, True),
-        ("cuda>=9.0 nonsense", A100, True),  # what follows a part that holds is not looked at
-        ("cuda>=99,nonsense cuda>=9.0", A100, True),
-    ],
-)
+@each_row(("expression", "there", "holds"), [
+    ("cuda>=9.0", A100, True), (R_10_2, K80, True), (R_10_2, A100, True), (R_11_6, K80, True), (R_12_8, A100, True),
+    (R_12_8, RTX, False), (R_12_8, K80, False),
+    ("CUDA>=12.3", A100, False),  # names in capitals, as the arm64 images of 12.3 have them
+    ("cuda=12.2", A100, True), ("cuda=12.2.0", A100, True), ("cuda!=12.2", A100, False),
+    ("cuda!12.3", A100, True),  # a lone ! counts as !=
+    ("cuda<12.2", A100, False), ("cuda<=12.2", A100, True), ("cuda>12.1", A100, True),
+    ("driver>=535.104.05", A100, True), ("driver>=535.104.06", A100, False), ("arch>=8.0,brand=NVIDIA", A100, True),
+    ("brand!=tesla", A100, True), ("arch<3.5", K80, False), ("", A100, True), ("  cuda>=9.0", A100, True),
+    ("cuda>=99 ,", A100, False), (",,cuda>=9.0,,", A100, True),
+    ("cuda>=9.0 nonsense", A100, True),  # what follows a part that holds is not looked at
+    ("cuda>=99,nonsense cuda>=9.0", A100, True),
+])  # fmt: skip
 def test_requirements_hold_as_nvidia_evaluates_them(expression: str, there: ExpressionValues, holds: bool) -> None:
     assert evaluate(expression, there).holds is holds
 
 
-@each_row(
-    "expression",
-    [
-        *("nonsense", "cuda", "cuda>=", ">=9.0", "cuda==9.0", "cuda=>9.0", "cuda>=x", "cuda>=.9", "os=linux"),
-        *("brand>tesla", "brand<=tesla", "cuda>=99 vendor=x", "cuda>=9.0,bad", "brand=" + "x" * 130, "cuda><9"),
-    ],
-)
+@each_row("expression", [
+    *("nonsense", "cuda", "cuda>=", ">=9.0", "cuda==9.0", "cuda=>9.0", "cuda>=x", "cuda>=.9", "os=linux"),
+    *("brand>tesla", "brand<=tesla", "cuda>=99 vendor=x", "cuda>=9.0,bad", "brand=" + "x" * 130, "cuda><9"),
+])  # fmt: skip
 def test_requirements_malformed_are_named(expression: str) -> None:
     assert evaluate(expression, A100) == Evaluation(False, "invalid expression")
 
 
-def test_requirements_message_is_nvidias() -> None:
+def test_requirements_message_and_what_is_not_known() -> None:
     assert evaluate(R_12_8, RTX).problem == f"unsatisfied condition: cuda>=12.8{ADVICE}"
     assert evaluate("driver>=999", RTX).problem == "unsatisfied condition: driver>=999"
-
-
-def test_requirements_without_a_device_arch_and_brand_hold() -> None:
     assert evaluate("arch>=9.0,brand=tesla", ExpressionValues(has_gpu=False)).holds is True
-
-
-def test_requirements_what_is_not_known_is_left_open() -> None:
     unknown = ExpressionValues(cuda="12.2", driver="535.104.05")
     assert evaluate(R_12_8, unknown).holds is None
     assert evaluate("cuda>=99,brand=tesla", unknown).holds is False
@@ -108,50 +81,35 @@ def make_target(gpu: str, driver: str) -> Target:
     return Target(f"{gpu} with driver {driver}", "named", (find_gpu(gpu, TABLES),), driver=driver)
 
 
-def test_requirements_that_refuse_what_runs_are_warned_about() -> None:
+def test_requirements_are_told_by_what_the_image_does() -> None:
     found = judge_requirements(make_traits(R_12_8), make_target("RTX 3090", "535.104.05"), TABLES, outcome=MINOR)
     assert [(each.level, each.sentence, each.remedy) for each in found] == [
         (
             WARNING,
-            (
-                "docker, podman and enroot refuse the image on GeForce RTX 3090 with driver 535.104.05: "
-                "its NVIDIA_REQUIRE_CUDA requires cuda>=12.8 or one of the drivers it lists. kedge and "
-                "'apptainer --nv' do not check that, and start it."
-            ),
+            "docker, podman and enroot refuse the image on GeForce RTX 3090 with driver 535.104.05: its "
+            "NVIDIA_REQUIRE_CUDA requires cuda>=12.8 or one of the drivers it lists. kedge and 'apptainer --nv' do "
+            "not check that, and start it.",
             "With docker, podman or enroot, set NVIDIA_DISABLE_REQUIRE=1.",
         )
     ]
-
-
-def test_requirements_that_refuse_what_does_not_run_are_noted() -> None:
     found = judge_requirements(make_traits("cuda>=12.8"), make_target("V100", "470.57.02"), TABLES, outcome=NO)
     assert [(each.level, each.sentence) for each in found] == [
         (
             NOTE,
-            (
-                "docker, podman and enroot refuse the image on Tesla V100 with driver 470.57.02: its "
-                "NVIDIA_REQUIRE_CUDA requires cuda>=12.8."
-            ),
+            "docker, podman and enroot refuse the image on Tesla V100 with driver 470.57.02: its NVIDIA_REQUIRE_CUDA "
+            "requires cuda>=12.8.",
         )
     ]
-
-
-def test_requirements_trap_of_the_frameworks_is_named_where_it_does_not_run() -> None:
     target = make_target("V100", "470.57.02")
     found = judge_requirements(make_traits("cuda>=9.0"), target, TABLES, outcome=NO)
     assert [(each.level, each.sentence) for each in found] == [
         (
             NOTE,
-            (
-                "docker, podman and enroot start the image on Tesla V100 nevertheless, because its "
-                "NVIDIA_REQUIRE_CUDA requires cuda>=9.0 only. That does not mean that its programs run."
-            ),
+            "docker, podman and enroot start the image on Tesla V100 nevertheless, because its NVIDIA_REQUIRE_CUDA "
+            "requires cuda>=9.0 only. That does not mean that its programs run.",
         )
     ]
     assert judge_requirements(make_traits("cuda>=9.0"), target, TABLES, outcome=NATIVE) == []
-
-
-def test_requirements_malformed_are_warned_about() -> None:
     found = judge_requirements(make_traits("cuda"), make_target("V100", "580.95.05"), TABLES, outcome=NATIVE)
     assert [(each.level, each.sentence) for each in found] == [
         (
@@ -161,24 +119,18 @@ def test_requirements_malformed_are_warned_about() -> None:
     ]
 
 
-def test_requirements_are_evaluated_for_each_gpu() -> None:
+def test_requirements_of_each_gpu_and_variable() -> None:
     gpus = (find_gpu("A100", TABLES), find_gpu("RTX 3090", TABLES))
     target = Target("queue gpu", "queue", gpus, driver="535.104.05")
     found = judge_requirements(make_traits(R_12_8), target, TABLES, outcome=MINOR)
     assert len(found) == 1
     assert "on GeForce RTX 3090" in found[0].sentence
-
-
-def test_requirements_of_old_images_follow_from_their_cuda_version() -> None:
     old = make_traits("", "11.0.167")
     assert list_requirements(old) == [("CUDA_VERSION", "cuda>=11.0")]
     found = judge_requirements(old, make_target("V100", "418.87.00"), TABLES, outcome=MINOR)
     assert "its CUDA_VERSION requires cuda>=11.0." in found[0].sentence
     from_table = ImageTraits("x", cuda=Fact("11.0.167", "table, CUDA 11.0"))
     assert list_requirements(from_table) == []  # what the image itself says is not known
-
-
-def test_requirements_several_variables_all_count_and_jetsons_do_not() -> None:
     traits = ImageTraits(
         "x",
         requires=(
@@ -189,9 +141,6 @@ def test_requirements_several_variables_all_count_and_jetsons_do_not() -> None:
     )
     found = judge_requirements(traits, make_target("V100", "580.95.05"), TABLES, outcome=NATIVE)
     assert ["NVIDIA_REQUIRE_DRIVER requires driver>=999" in each.sentence for each in found] == [True]
-
-
-def test_requirements_switched_off_or_without_a_driver_say_nothing() -> None:
     off = make_traits(R_12_8, disables_requires=True)
     assert judge_requirements(off, make_target("RTX 3090", "535.104.05"), TABLES, outcome=MINOR) == []
     assert judge_requirements(make_traits(R_12_8), Target("x", gpus=(Gpu("y"),)), TABLES, outcome=NATIVE) == []

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import pytest
-
 from kedge.base.manifest import parse_config
 from kedge.compat.contents.read_traits import read_config_traits, read_traits, split_name
 from kedge.compat.tables.load import load_tables
@@ -15,38 +13,15 @@ from kedge.compat.traits import ImageTraits
 from tests.builders.rows import each_row
 
 PYTORCH = "nvcr.io/nvidia/pytorch"
-NGC_2401 = {  # as the 24.01 image has it
-    "CUDA_VERSION": "12.3.2.001",
-    "CUDA_DRIVER_VERSION": "545.23.08",
-    "_CUDA_COMPAT_PATH": "/usr/local/cuda/compat",
-    "NVIDIA_REQUIRE_CUDA": "cuda>=9.0",
-    "NVIDIA_REQUIRE_JETPACK_HOST_MOUNTS": "",
-    "NCCL_VERSION": "2.19.4",
-    "CUDNN_VERSION": "8.9.7.29+cuda12.2",
-    "TRT_VERSION": "8.6.1.6+cuda12.0.1.011",
-    "OPENMPI_VERSION": "4.1.5rc2",
-    "HPCX_VERSION": "2.16rc4",
-    "OPENUCX_VERSION": "1.15.0",
-    "PYTORCH_VERSION": "2.2.0a0+81ea7a4",
-    "NVIDIA_PYTORCH_VERSION": "24.01",
-    "NVIDIA_PRODUCT_NAME": "PyTorch",
+# as the 24.01 image has it
+NGC_2401 = {
+    "CUDA_VERSION": "12.3.2.001", "CUDA_DRIVER_VERSION": "545.23.08", "_CUDA_COMPAT_PATH": "/usr/local/cuda/compat",
+    "NVIDIA_REQUIRE_CUDA": "cuda>=9.0", "NVIDIA_REQUIRE_JETPACK_HOST_MOUNTS": "", "NCCL_VERSION": "2.19.4",
+    "CUDNN_VERSION": "8.9.7.29+cuda12.2", "TRT_VERSION": "8.6.1.6+cuda12.0.1.011", "OPENMPI_VERSION": "4.1.5rc2",
+    "HPCX_VERSION": "2.16rc4", "OPENUCX_VERSION": "1.15.0", "PYTORCH_VERSION": "2.2.0a0+81ea7a4",
+    "NVIDIA_PYTORCH_VERSION": "24.01", "NVIDIA_PRODUCT_NAME": "PyTorch",
     "TORCH_CUDA_ARCH_LIST": "5.2 6.0 6.1 7.0 7.2 7.5 8.0 8.6 8.7 9.0+PTX",
-}
-NGC_2112 = {  # as the 21.12 image has it
-    "CUDA_VERSION": "11.5.0.029",
-    "CUDA_DRIVER_VERSION": "495.29.05",
-    "NCCL_VERSION": "2.11.4",
-    "CUDNN_VERSION": "8.3.1.22",
-    "TRT_VERSION": "8.2.1.8+cuda11.4.2.006",
-    "OPENMPI_VERSION": "4.1.1",
-    "HPCX_VERSION": "2.9.0",
-    "OPENUCX_VERSION": "1.11.0-rc1",
-    "DALI_VERSION": "1.8.0",
-    "DALI_BUILD": "3362434",
-    "PYTORCH_VERSION": "1.11.0a0+b6df043",
-    "NVIDIA_PYTORCH_VERSION": "21.12",
-    "NVIDIA_PRODUCT_NAME": "PyTorch",
-}
+}  # fmt: skip
 UBUNTU_2204 = {
     "com.nvidia.cuda.version": "9.0",
     "org.opencontainers.image.ref.name": "ubuntu",
@@ -86,29 +61,23 @@ def read(
 
 
 def test_read_traits_every_version_comes_from_the_image_where_no_table_has_the_tag() -> None:
-    traits = read("registry.example/mirror/pytorch:21.12", {**NGC_2112, "HOROVOD_VERSION": "0.23.0"}, {}, ())
-    known = {name: fact.value for name, fact in traits.known.items() if fact.source.startswith("image config, ")}
-    assert known == {
-        "framework": "PyTorch",
-        "framework_version": "1.11.0a0+b6df043",
-        "release": "21.12",
-        "cuda": "11.5.0.029",
-        "cudnn": "8.3.1.22",
-        "nccl": "2.11.4",
-        "tensorrt": "8.2.1.8",
-        "mpi": "Open MPI 4.1.1",
-        "hpcx": "2.9.0",
-        "ucx": "1.11.0-rc1",
-        "horovod": "0.23.0",
-        "dali": "1.8.0",
-        "driver": "495.29.05",
-    }
+    more = {"HOROVOD_VERSION": "0.23.0", "DALI_VERSION": "1.8.0", "DALI_BUILD": "3362434"}
+    traits = read("registry.example/mirror/pytorch:24.01", {**NGC_2401, **more})
+    assert (traits.horovod.value, traits.dali.value) == ("0.23.0", "1.8.0")
+    assert {fact.source.partition(", ")[0] for fact in traits.known.values() if fact.value} == {"image config"}
 
 
-def test_read_traits_the_image_and_the_table_agree_on_21_12() -> None:
-    traits = read(f"{PYTORCH}:21.12-py3", NGC_2112, {}, ())
+def test_read_traits_notes() -> None:
+    name, tables = f"{PYTORCH}:24.01-py3", load_tables()
+    traits = read_traits(name, environment=NGC_2401, labels={}, history=(), tables=tables)
     assert not [note for note in traits.notes if "kedge uses the image's" in note]
-    assert traits.dali.source == "image config, DALI_VERSION"
+    assert traits.nccl.source == "image config, NCCL_VERSION"
+    assert read("example.org/x:1", {}, UBUNTU_2204).cuda.value == ""
+    traits = read("rocm/pytorch:latest", {"ROCM_PATH": "/opt/rocm"})
+    assert any("AMD" in note for note in traits.notes)
+    row = NgcRelease("nvcr.io/nvidia/cuda", "11.0.3-base-ubuntu20.04", notes="end-of-life (tags get deleted)")
+    traits = read("nvcr.io/nvidia/cuda:11.0.3-base-ubuntu20.04", rows=Rows(row))
+    assert any("deletes tags" in note for note in traits.notes)
 
 
 def test_read_traits_of_framework_image_takes_versions_from_variables() -> None:
@@ -116,34 +85,16 @@ def test_read_traits_of_framework_image_takes_versions_from_variables() -> None:
     traits = read(f"{PYTORCH}:24.01-py3", NGC_2401, UBUNTU_2204, history)
     known = {name: fact.value for name, fact in traits.known.items()}
     assert known == {
-        "framework": "PyTorch",
-        "framework_version": "2.2.0a0+81ea7a4",
-        "release": "24.01",
-        "python": "3.10",
-        "cuda": "12.3.2.001",
-        "cudnn": "8.9.7.29",
-        "nccl": "2.19.4",
-        "tensorrt": "8.6.1.6",
-        "mpi": "Open MPI 4.1.5rc2",
-        "hpcx": "2.16rc4",
-        "ucx": "1.15.0",
-        "horovod": "",
-        "dali": "",
-        "apex": "",
-        "jupyterlab": "",
-        "os": "Ubuntu 22.04",
-        "glibc": "2.35",
-        "driver": "545.23.08",
+        "framework": "PyTorch", "framework_version": "2.2.0a0+81ea7a4", "release": "24.01", "python": "3.10",
+        "cuda": "12.3.2.001", "cudnn": "8.9.7.29", "nccl": "2.19.4", "tensorrt": "8.6.1.6",
+        "mpi": "Open MPI 4.1.5rc2", "hpcx": "2.16rc4", "ucx": "1.15.0", "horovod": "", "dali": "", "apex": "",
+        "jupyterlab": "", "os": "Ubuntu 22.04", "glibc": "2.35", "driver": "545.23.08",
         "capabilities": "5.2 6.0 6.1 7.0 7.2 7.5 8.0 8.6 8.7 9.0+PTX",
-    }
+    }  # fmt: skip
     assert traits.compat.value == "yes"
     assert traits.requires == (("NVIDIA_REQUIRE_CUDA", "cuda>=9.0"),)
     assert traits.cuda.source == "image config, CUDA_VERSION"
     assert traits.python.source == "image history, PYVER"
-
-
-def test_read_traits_never_takes_the_cuda_label() -> None:
-    assert read("example.org/x:1", {}, UBUNTU_2204).cuda.value == ""
 
 
 def test_read_traits_of_a_tag_without_config_facts_uses_the_row() -> None:
@@ -162,17 +113,26 @@ def test_read_traits_of_a_tag_without_config_facts_uses_the_row() -> None:
     assert traits.glibc.value == "2.31"
 
 
-def test_read_traits_where_config_and_table_contradict_believes_the_config_and_says_so() -> None:
+def test_read_traits_where_tables_tell_more_or_less_than_the_config() -> None:
     row = NgcRelease(PYTORCH, "21.10-py3", "PyTorch", "1.10.0a0+0aef44c", ubuntu="20.04", cuda="11.4.2")
     traits = read(f"{PYTORCH}:21.10-py3", {"CUDA_VERSION": "11.4.3.001"}, rows=Rows(row))
     assert traits.cuda.value == "11.4.3.001"
     assert "CUDA: the image says 11.4.3.001, NVIDIA's notes say 11.4.2; kedge uses the image's" in traits.notes
+    toolkit = CudaRelease("12.3.2", "12.3 Update 2", "545.23.08", "525.60.13", (470, 525, 535), "cuda-compat-12-3", "x")
+    traits = read(f"{PYTORCH}:24.01-py3", NGC_2401, rows=Rows(cuda=toolkit))
+    assert traits.compat_branches.value == "470 525 535"
+    assert traits.compat_branches.source == "table, CUDA 12.3.2"
+    row = NgcRelease("nvcr.io/nvidia/cuda", "12.4.1-base-ubuntu22.04", "CUDA", "12.4.1", "22.04", cuda="12.4.1",
+                     cudnn="9.1.0.70-1", nccl="2.21.5")  # fmt: skip
+    traits = read("nvcr.io/nvidia/cuda:12.4.1-base-ubuntu22.04", rows=Rows(row))
+    assert traits.cudnn.value == ""
+    assert traits.nccl.value == ""
+    devel = NgcRelease("nvcr.io/nvidia/cuda", "12.4.1-cudnn-devel-ubuntu22.04", cudnn="9.1.0.70-1", nccl="2.21.5")
+    traits = read("nvidia/cuda:12.4.1-cudnn-devel-ubuntu22.04", rows=Rows(devel))
+    assert (traits.cudnn.value, traits.nccl.value) == ("9.1.0.70", "2.21.5")
 
 
-@pytest.mark.parametrize(
-    ("said", "noted"),
-    [("12.4.1.003", "12.4.1"), ("12.4", "12.4.1"), ("12.4.1", "12.4.1.003")],
-)
+@each_row(("said", "noted"), [("12.4.1.003", "12.4.1"), ("12.4", "12.4.1"), ("12.4.1", "12.4.1.003")])
 def test_read_traits_does_not_call_a_longer_version_a_contradiction(said: str, noted: str) -> None:
     row = NgcRelease(PYTORCH, "24.05-py3", cuda=noted)
     assert read(f"{PYTORCH}:24.05-py3", {"CUDA_VERSION": said}, rows=Rows(row)).notes == ()
@@ -195,59 +155,21 @@ def test_read_traits_of_cuda_image_reads_branches_from_its_requirement() -> None
     assert (traits.os.value, traits.os.source) == ("Ubuntu 22.04", "the tag")
 
 
-def test_read_traits_of_cuda_base_does_not_claim_libraries_of_other_flavours() -> None:
-    row = NgcRelease("nvcr.io/nvidia/cuda", "12.4.1-base-ubuntu22.04", "CUDA", "12.4.1", "22.04", cuda="12.4.1",
-                     cudnn="9.1.0.70-1", nccl="2.21.5")  # fmt: skip
-    traits = read("nvcr.io/nvidia/cuda:12.4.1-base-ubuntu22.04", rows=Rows(row))
-    assert traits.cudnn.value == ""
-    assert traits.nccl.value == ""
-    devel = NgcRelease("nvcr.io/nvidia/cuda", "12.4.1-cudnn-devel-ubuntu22.04", cudnn="9.1.0.70-1", nccl="2.21.5")
-    traits = read("nvidia/cuda:12.4.1-cudnn-devel-ubuntu22.04", rows=Rows(devel))
-    assert (traits.cudnn.value, traits.nccl.value) == ("9.1.0.70", "2.21.5")
-
-
-def test_read_traits_branches_come_from_the_toolkit_when_nothing_else_tells() -> None:
-    toolkit = CudaRelease("12.3.2", "12.3 Update 2", "545.23.08", "525.60.13", (470, 525, 535), "cuda-compat-12-3", "x")
-    traits = read(f"{PYTORCH}:24.01-py3", NGC_2401, rows=Rows(cuda=toolkit))
-    assert traits.compat_branches.value == "470 525 535"
-    assert traits.compat_branches.source == "table, CUDA 12.3.2"
-
-
-@pytest.mark.parametrize(
-    ("name", "environment", "history", "expected"),
-    [
-        (
-            "docker.io/pytorch/pytorch:2.1.0-cuda12.1-cudnn8-runtime",
-            {"PYTORCH_VERSION": "2.1.0"},
-            ("RUN |4 PYTHON_VERSION=3.10 CUDA_VERSION=12.1.1 CUDA_CHANNEL=nvidia CHANNEL=pytorch /bin/sh -c x",),
-            {"framework": "PyTorch", "framework_version": "2.1.0", "cuda": "12.1.1", "python": "3.10"},
-        ),
-        (
-            "pytorch/pytorch:1.6.0-cuda10.1-cudnn7-runtime",
-            {},
-            (),
-            {"framework": "PyTorch", "framework_version": "1.6.0", "cuda": "10.1", "python": ""},
-        ),
-        (
-            "tensorflow/tensorflow:2.15.0-gpu",
-            {},
-            ("RUN |1 TF_PACKAGE_VERSION=2.15.0 /bin/sh -c python3 -m pip install",),
-            {"framework": "TensorFlow", "framework_version": "2.15.0", "cuda": ""},
-        ),
-        (
-            "nvcr.io/nvidia/tensorflow:21.06-tf1-py3",
-            {"TENSORFLOW_VERSION": "1.15.5", "NVIDIA_TENSORFLOW_VERSION": "21.06-tf1"},
-            (),
-            {"framework": "TensorFlow", "framework_version": "1.15.5", "release": "21.06"},
-        ),
-        (
-            "python:3.11-bookworm",
-            {"PYTHON_VERSION": "3.11.9"},
-            ("# debian.sh --arch 'amd64' out/ 'bookworm' '@1722000000'",),
-            {"python": "3.11.9", "os": "Debian 12", "glibc": "2.36", "framework": ""},
-        ),
-    ],
-)
+@each_row(("name", "environment", "history", "expected"), [
+    ("docker.io/pytorch/pytorch:2.1.0-cuda12.1-cudnn8-runtime", {"PYTORCH_VERSION": "2.1.0"},
+     ("RUN |4 PYTHON_VERSION=3.10 CUDA_VERSION=12.1.1 CUDA_CHANNEL=nvidia CHANNEL=pytorch /bin/sh -c x",),
+     {"framework": "PyTorch", "framework_version": "2.1.0", "cuda": "12.1.1", "python": "3.10"}),
+    ("pytorch/pytorch:1.6.0-cuda10.1-cudnn7-runtime", {}, (),
+     {"framework": "PyTorch", "framework_version": "1.6.0", "cuda": "10.1", "python": ""}),
+    ("tensorflow/tensorflow:2.15.0-gpu", {}, ("RUN |1 TF_PACKAGE_VERSION=2.15.0 /bin/sh -c python3 -m pip install",),
+     {"framework": "TensorFlow", "framework_version": "2.15.0", "cuda": ""}),
+    ("nvcr.io/nvidia/tensorflow:21.06-tf1-py3",
+     {"TENSORFLOW_VERSION": "1.15.5", "NVIDIA_TENSORFLOW_VERSION": "21.06-tf1"}, (),
+     {"framework": "TensorFlow", "framework_version": "1.15.5", "release": "21.06"}),
+    ("python:3.11-bookworm", {"PYTHON_VERSION": "3.11.9"},
+     ("# debian.sh --arch 'amd64' out/ 'bookworm' '@1722000000'",),
+     {"python": "3.11.9", "os": "Debian 12", "glibc": "2.36", "framework": ""}),
+])  # fmt: skip
 def test_read_traits_of_docker_hub_images(
     name: str, environment: dict[str, str], history: tuple[str, ...], expected: dict[str, str]
 ) -> None:
@@ -255,29 +177,15 @@ def test_read_traits_of_docker_hub_images(
     assert {key: getattr(traits, key).value for key in expected} == expected
 
 
-def test_read_traits_of_rocm_image_says_that_it_is_not_for_nvidia() -> None:
-    traits = read("rocm/pytorch:latest", {"ROCM_PATH": "/opt/rocm"})
-    assert any("AMD" in note for note in traits.notes)
-
-
-@each_row(
-    ("variable", "value", "expected"),
-    [
-        ("MPICH_VERSION", "4.0.2", "MPICH 4.0.2"),
-        ("I_MPI_VERSION", "2021.9", "Intel MPI 2021.9"),
-        ("MV2_VERSION", "2.3.7", "MVAPICH2 2.3.7"),
-        ("OPENMPI_VERSION", "4.1.7", "Open MPI 4.1.7"),
-        ("OPENMPI_VERSION", "none", ""),
-    ],
-)
+@each_row(("variable", "value", "expected"), [
+    ("MPICH_VERSION", "4.0.2", "MPICH 4.0.2"),
+    ("I_MPI_VERSION", "2021.9", "Intel MPI 2021.9"),
+    ("MV2_VERSION", "2.3.7", "MVAPICH2 2.3.7"),
+    ("OPENMPI_VERSION", "4.1.7", "Open MPI 4.1.7"),
+    ("OPENMPI_VERSION", "none", ""),
+])  # fmt: skip
 def test_read_traits_names_the_mpi_family(variable: str, value: str, expected: str) -> None:
     assert read("x:1", {variable: value}).mpi.value == expected
-
-
-def test_read_traits_of_deleted_line_says_to_keep_the_file() -> None:
-    row = NgcRelease("nvcr.io/nvidia/cuda", "11.0.3-base-ubuntu20.04", notes="end-of-life (tags get deleted)")
-    traits = read("nvcr.io/nvidia/cuda:11.0.3-base-ubuntu20.04", rows=Rows(row))
-    assert any("deletes tags" in note for note in traits.notes)
 
 
 def test_read_traits_shows_no_control_characters_and_no_endless_values() -> None:
@@ -293,34 +201,28 @@ def test_read_traits_shows_no_control_characters_and_no_endless_values() -> None
     assert traits.capabilities.value == ""
 
 
-@pytest.mark.parametrize("history", [({"created_by": 7},), (None, 5, []), ({"created_by": "ARG " * 1_000_000},)])
+@each_row("history", [({"created_by": 7},), (None, 5, []), ({"created_by": "ARG " * 1_000_000},)])
 def test_read_traits_passes_over_history_that_is_no_text(history: tuple[object, ...]) -> None:
     assert read("x:1", history=history).python.value == ""
 
 
-@pytest.mark.parametrize(
-    ("tag", "architecture", "expected"),
-    [
-        ("25.10-py3", "arm64", "8.0 8.6 9.0 10.0 11.0 12.0+PTX"),
-        ("25.10-py3", "amd64", "7.5 8.0 8.6 9.0 10.0 12.0+PTX"),
-        ("24.01-py3", "arm64", ""),  # the list that is known is of amd64
-    ],
-)
+@each_row(("tag", "architecture", "expected"), [
+    ("25.10-py3", "arm64", "8.0 8.6 9.0 10.0 11.0 12.0+PTX"),
+    ("25.10-py3", "amd64", "7.5 8.0 8.6 9.0 10.0 12.0+PTX"),
+    ("24.01-py3", "arm64", ""),  # the list that is known is of amd64
+])  # fmt: skip
 def test_read_traits_has_the_kernels_of_one_architecture(tag: str, architecture: str, expected: str) -> None:
     name = f"nvcr.io/nvidia/pytorch:{tag}"
     traits = read_traits(name, environment={}, labels={}, history=(), tables=load_tables(), architecture=architecture)
     assert traits.capabilities.value == expected
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("docker://nvcr.io/nvidia/pytorch:24.01-py3", ("nvcr.io/nvidia/pytorch", "24.01-py3")),
-        ("docker.io/nvidia/cuda:12.4.1-base-ubuntu22.04", ("nvcr.io/nvidia/cuda", "12.4.1-base-ubuntu22.04")),
-        ("localhost:5000/a/b", ("localhost:5000/a/b", "")),
-        ("nvcr.io/nvidia/pytorch:24.01-py3@sha256:00", ("nvcr.io/nvidia/pytorch", "24.01-py3")),
-    ],
-)
+@each_row(("name", "expected"), [
+    ("docker://nvcr.io/nvidia/pytorch:24.01-py3", ("nvcr.io/nvidia/pytorch", "24.01-py3")),
+    ("docker.io/nvidia/cuda:12.4.1-base-ubuntu22.04", ("nvcr.io/nvidia/cuda", "12.4.1-base-ubuntu22.04")),
+    ("localhost:5000/a/b", ("localhost:5000/a/b", "")),
+    ("nvcr.io/nvidia/pytorch:24.01-py3@sha256:00", ("nvcr.io/nvidia/pytorch", "24.01-py3")),
+])  # fmt: skip
 def test_split_name(name: str, expected: tuple[str, str]) -> None:
     assert split_name(name) == expected
 

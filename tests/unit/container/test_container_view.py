@@ -8,7 +8,6 @@ import ctypes
 import errno
 import os
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,17 +27,11 @@ def view(tmp_path: Path) -> ContainerView:
 def test_live_view_says_what_a_folder_view_says(view: ContainerView) -> None:
     assert [view.kind(path) for path in ("/etc", "/bin/sh", "/nothing", "/var/run")] == ["d", "f", "", ""]
     assert view.read("/absolute") == view.read("/climbing") == b"inside\n"
-    assert view.read("/etc/passwd", 3, 2) == b"sid"
-    assert view.read("/etc") is None
-    assert view.names("/usr") == ["bin"]
+    assert (view.read("/etc/passwd", 3, 2), view.read("/etc"), view.names("/usr")) == (b"sid", None, ["bin"])
     assert view.names("/nothing") == []
     assert view.is_executable("/bin/sh")
     assert not view.is_executable("/etc/passwd")
-
-
-def test_live_view_links_stay_inside(view: ContainerView) -> None:
-    assert view.read("/out") is None
-    assert view.read("/loop") is None
+    assert (view.read("/out"), view.read("/loop")) == (None, None)
 
 
 @pytest.fixture(params=["openat2", "walk"])
@@ -53,7 +46,7 @@ def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @contextlib.contextmanager
-def swapping(root: Path) -> Iterator[None]:
+def swapping(root: Path):
     """The directory and the link of the tree change places all the time; at the end they are where they were."""
     has_ended = threading.Event()
     exchange, place = ctypes.CDLL(None).renameat2, os.open(root, OPEN_DIRECTORY)

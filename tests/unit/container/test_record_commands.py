@@ -13,14 +13,11 @@ def record(shell: str, *, is_kept: bool) -> tuple[dict[str, str], list[str]]:
     return variables, warnings
 
 
-def test_record_tells_bash_where_to_write() -> None:
+def test_record_tells_bash_where_to_write_or_says_why_not() -> None:
     variables, warnings = record("/bin/bash", is_kept=True)
     assert "/.kedge-commands" in variables["PROMPT_COMMAND"]
     assert variables["HISTFILE"] == ""
     assert not warnings
-
-
-def test_record_says_why_it_has_no_effect() -> None:
     assert record("/bin/sh", is_kept=True) == (
         {},
         ["--record has no effect: the image has no bash, and /bin/sh cannot record"],

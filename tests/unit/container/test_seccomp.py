@@ -7,13 +7,11 @@ import errno
 import os
 import struct
 
-import pytest
-
 from kedge.container.processes.emulated_calls import ATTRIBUTES, NODES, OWNERS, SYNCS
 from kedge.container.processes.fakeroot_emulation import EmulatedCalls, make_filter
 from kedge.container.processes.fakeroot_namespaces import repeat_map
 from kedge.container.seccomp import AUDIT_ARCHITECTURES, SECOND_KINDS, make_containing_filter
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 
 NOTICE = 0x7FC00000
 ALLOWED = 0x7FFF0000
@@ -45,20 +43,14 @@ def judge(program: bytes, architecture: int, number: int, *arguments: int, big: 
 
 # the machine, the kind of program, ioctl, keyctl, and a call that anybody makes (read)
 KINDS = [
-    ("x86_64", "x86_64", 16, 250, 0),
-    ("x86_64", "i386", 54, 288, 3),
-    ("aarch64", "aarch64", 29, 219, 63),
-    ("aarch64", "arm", 54, 311, 3),
-    ("ppc64le", "ppc64le", 54, 271, 3),
-    ("riscv64", "riscv64", 29, 219, 63),
+    *(("x86_64", "x86_64", 16, 250, 0), ("x86_64", "i386", 54, 288, 3), ("aarch64", "aarch64", 29, 219, 63)),
+    *(("aarch64", "arm", 54, 311, 3), ("ppc64le", "ppc64le", 54, 271, 3), ("riscv64", "riscv64", 29, 219, 63)),
     ("s390x", "s390x", 54, 280, 3),
 ]
 
 
-@pytest.mark.parametrize(("machine", "kind", "ioctl", "keyctl", "read"), KINDS)
-def test_contained_programs_do_not_type_nor_reach_keys(
-    machine: str, kind: str, ioctl: int, keyctl: int, read: int
-) -> None:
+@each_row(("machine", "kind", "ioctl", "keyctl", "read"), KINDS)
+def test_contained_programs_do_not_type_nor_reach_keys(machine, kind, ioctl, keyctl, read) -> None:
     program, architecture, big = make_containing_filter(machine), AUDIT_ARCHITECTURES[kind], machine == "s390x"
     for request in (TIOCSTI, TIOCLINUX, TIOCSTI | 0xFFFFFFFF00000000):  # the kernel drops the upper half
         assert judge(program, architecture, ioctl, 0, request, big=big) == 0x00050000 | errno.EPERM
@@ -75,16 +67,10 @@ def test_kinds_of_programs_that_cannot_be_judged_make_no_calls() -> None:
     assert make_containing_filter("sparc") == b""
 
 
-@each_row(
-    ("machine", "kind", "chown", "mknod"),
-    [
-        ("x86_64", "x86_64", 92, (133, 1)),
-        ("x86_64", "i386", 212, (14, 1)),
-        ("aarch64", "aarch64", 55, (33, 2)),
-        ("aarch64", "arm", 198, (324, 2)),
-        ("ppc64le", "ppc64le", 181, (288, 2)),
-        ("riscv64", "riscv64", 54, (33, 2)),
-    ],
+@with_rows(
+    *(("x86_64", "x86_64", 92, (133, 1)), ("x86_64", "i386", 212, (14, 1)), ("aarch64", "aarch64", 55, (33, 2))),
+    *(("aarch64", "arm", 198, (324, 2)), ("ppc64le", "ppc64le", 181, (288, 2))),
+    ("riscv64", "riscv64", 54, (33, 2)),
 )
 def test_emulation_lets_calls_of_root_succeed(machine: str, kind: str, chown: int, mknod: tuple[int, int]) -> None:
     program, architecture = make_filter(machine), AUDIT_ARCHITECTURES[kind]
@@ -96,18 +82,11 @@ def test_emulation_lets_calls_of_root_succeed(machine: str, kind: str, chown: in
     assert judge(program, 0x12345678, chown) == ALLOWED
 
 
-@pytest.mark.parametrize(
-    ("machine", "kind", "chown", "fsync", "setxattr"),
-    [
-        ("x86_64", "x86_64", 92, 74, 188),
-        ("x86_64", "i386", 182, 118, 226),
-        ("aarch64", "aarch64", 54, 82, 5),
-        ("ppc64le", "ppc64le", 95, 118, 209),
-    ],
+@with_rows(
+    *(("x86_64", "x86_64", 92, 74, 188), ("x86_64", "i386", 182, 118, 226), ("aarch64", "aarch64", 54, 82, 5)),
+    ("ppc64le", "ppc64le", 95, 118, 209),
 )
-def test_emulation_of_a_step_has_the_calls_that_it_needs(
-    machine: str, kind: str, chown: int, fsync: int, setxattr: int
-) -> None:
+def test_emulation_of_a_step_has_the_calls_that_it_needs(machine, kind, chown, fsync, setxattr) -> None:
     architecture = AUDIT_ARCHITECTURES[kind]
     for calls, faked in (
         (EmulatedCalls(), {chown}),
@@ -119,7 +98,7 @@ def test_emulation_of_a_step_has_the_calls_that_it_needs(
             assert judge(program, architecture, number) == (0x00050000 if number in faked else ALLOWED)
 
 
-@pytest.mark.parametrize(("machine", "fchown", "fchownat"), [("x86_64", 93, 260), ("aarch64", 55, 54)])
+@each_row(("machine", "fchown", "fchownat"), [("x86_64", 93, 260), ("aarch64", 55, 54)])
 def test_emulation_of_a_step_leaves_changes_of_owners_to_the_recorder(machine: str, fchown: int, fchownat: int) -> None:
     program = make_filter(machine, EmulatedCalls(notices=True))
     architecture, nobody = AUDIT_ARCHITECTURES[machine], 0xFFFFFFFF
@@ -133,10 +112,7 @@ def test_emulation_of_a_step_leaves_changes_of_owners_to_the_recorder(machine: s
     assert judge(program, AUDIT_ARCHITECTURES[other[0]], other[1], 3, 7, 7) == 0x00050000
 
 
-@pytest.mark.parametrize(
-    ("machine", "openat", "getuid", "prctl", "capset"),
-    [("x86_64", 257, 102, 157, 126), ("aarch64", 56, 174, 167, 91), ("ppc64le", 286, 24, 171, 184)],
-)
+@with_rows(("x86_64", 257, 102, 157, 126), ("aarch64", 56, 174, 167, 91), ("ppc64le", 286, 24, 171, 184))
 def test_emulation_of_a_step_leaves_what_asks_for_users_to_the_supervisor(
     machine: str, openat: int, getuid: int, prctl: int, capset: int
 ) -> None:
@@ -154,13 +130,10 @@ def test_emulation_of_a_step_leaves_what_asks_for_users_to_the_supervisor(
             assert judge(program, AUDIT_ARCHITECTURES[kind], number) == NOTICE
 
 
-def test_emulation_knows_every_kind_of_program_of_a_machine() -> None:
+def test_emulation_knows_every_kind_of_program_and_everybody_as_himself() -> None:
     for machine in OWNERS:
         for kind in (machine, *SECOND_KINDS.get(machine, ())):
             for table in (OWNERS, NODES, ATTRIBUTES, SYNCS):
                 assert table[kind]
-
-
-def test_a_namespace_below_knows_everybody_as_himself() -> None:
     assert repeat_map("         0       1000          1\n") == "0 0 1\n"
     assert repeat_map("0 1000 1\n1 100000 65536\n") == "0 0 1\n1 1 65536\n"

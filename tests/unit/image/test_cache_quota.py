@@ -12,6 +12,7 @@ from kedge.base.progress import Silent
 from kedge.image import cache
 from kedge.system.host.space import Space
 from kedge.system.settings import Settings
+from tests.builders.rows import each_row
 
 GIB = 1 << 30
 
@@ -24,7 +25,7 @@ class Warnings(Silent):
         self.said.append(message)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("chosen", "space", "outcome"),
     [
         ({}, (9 * GIB, 10 * GIB), (int(2.5 * GIB), False)),

@@ -73,9 +73,7 @@ def test_identify_real_sif_of_apptainer() -> None:
 
 
 @pytest.mark.parametrize("line", [b"", b"#!/usr/bin/env run-singularity\n"])
-def test_identify_bare_file_systems_with_and_without_a_launch_line(
-    tmp_path: Path, squashfs: bytes, line: bytes
-) -> None:
+def test_identify_file_systems_with_and_without_a_launch_line(tmp_path: Path, squashfs: bytes, line: bytes) -> None:
     for kind, data in (("squashfs", squashfs), ("ext3", make_ext3())):
         image = identify(write(tmp_path, line + data, f"old.{kind}"))
         assert (image.kind, image.file_system, image.offset, image.machine) == (kind, kind, len(line), "")
@@ -144,11 +142,8 @@ def test_identify_names_other_kinds_of_files_with_a_remedy(tmp_path: Path) -> No
     with tarfile.open(fileobj=tar, mode="w") as archive:
         archive.addfile(tarfile.TarInfo("manifest.json"))
     for data, said in (
-        (tar.getvalue(), "docker-archive:"),
-        (b"hello\n", "docker://"),
-        (b"", "fetch"),
-        (b"<html>not found</html>", "fetch"),
-        (bytes(range(256)) * 20, "docker://"),
+        *((tar.getvalue(), "docker-archive:"), (b"hello\n", "docker://"), (b"", "fetch")),
+        *((b"<html>not found</html>", "fetch"), (bytes(range(256)) * 20, "docker://")),
     ):
         with pytest.raises(UnsupportedFormat, match=r"image\.sif") as caught:
             identify(write(tmp_path, data))

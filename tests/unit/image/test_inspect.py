@@ -36,14 +36,8 @@ from kedge.system.views import DirectoryView
 from tests.builders.rows import each_row
 from tests.builders.sif import fixture_path
 
-CONFIG = parse_config(
-    json.dumps(
-        {
-            "architecture": "arm64",
-            "config": {"Env": ["A=x y"], "Cmd": ["sh", "-c", "$X"], "Labels": {"l<": "é"}, "WorkingDir": "/w"},
-        }
-    ).encode()
-)
+SECTION = {"Env": ["A=x y"], "Cmd": ["sh", "-c", "$X"], "Labels": {"l<": "é"}, "WorkingDir": "/w"}
+CONFIG = parse_config(json.dumps({"architecture": "arm64", "config": SECTION}).encode())
 RECORD = SourceRecord("docker", "docker.io/library/x:1", None, Platform("arm64"), 1_700_000_000)
 
 
@@ -82,28 +76,12 @@ def test_inspect_same_report_from_metadata_files_squashfs_and_config(tmp_path: P
     assert inspect_path(tmp_path / "d.sqsh").oci_config is None
 
 
-def test_inspect_squashfs_behind_a_launch_line(tmp_path: Path) -> None:
-    write_image(tmp_path / "plain.sqsh", sif=False)
-    old = tmp_path / "old.img"
-    old.write_bytes(b"#!/usr/bin/env run-singularity\n" + (tmp_path / "plain.sqsh").read_bytes())
-    assert inspect_path(old).report == inspect_path(tmp_path / "plain.sqsh").report
-
-
 def test_inspect_real_file_of_singularity_3_8() -> None:
     found = inspect_path(fixture_path("busybox_arm64.sif"))
     assert found.report.labels["org.label-schema.usage.singularity.version"] == "3.8.1"
     assert found.report.deffile == "BootStrap: docker\nFrom: busybox:1.33.1"
-    assert found.oci_config == {
-        "Cmd": ["sh"],
-        "Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"],
-    }
-
-
-def test_inspect_real_file_by_its_files_agrees_with_its_metadata(tmp_path: Path) -> None:
-    data = bytearray(fixture_path("busybox_arm64.sif").read_bytes())
-    data[4096 + 585 + 4] = 0  # the metadata object's slot becomes free
-    (tmp_path / "x.sif").write_bytes(bytes(data))
-    assert inspect_path(tmp_path / "x.sif").report == inspect_path(fixture_path("busybox_arm64.sif")).report
+    path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    assert found.oci_config == {"Cmd": ["sh"], "Env": [path]}
 
 
 # ---- directories
@@ -164,22 +142,12 @@ def test_inspect_folder_follows_links_inside_only(sandbox: Path, tmp_path: Path)
     assert report.runscript == "#!/bin/sh"
 
 
-def test_inspect_folder_does_not_wait_for_pipes_or_loops(sandbox: Path) -> None:
-    folder = sandbox / ".singularity.d"
-    (folder / "test").unlink()
-    os.mkfifo(folder / "test")
-    (folder / "runscript").unlink()
-    (folder / "runscript").symlink_to("runscript")
-    report = inspect_path(sandbox).report
-    assert (report.test, report.runscript) == ("", "")
-
-
 def test_inspect_folder_that_is_no_root_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileProblem, match="not a root file system"):
         inspect_path(tmp_path)
 
 
-@pytest.mark.parametrize("labels", ["{", "[]", '"x"', "[" * 100_000])
+@each_row("labels", ["{", "[]", '"x"', "[" * 100_000])
 def test_inspect_folder_bad_labels_are_named(sandbox: Path, labels: str) -> None:
     (sandbox / ".singularity.d/labels.json").write_text(labels)
     with pytest.raises(CorruptImage, match=r"labels\.json"):
@@ -248,7 +216,7 @@ def test_inspect_folder_that_cannot_be_read_is_an_error(sandbox: Path, monkeypat
 # ---- other files
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("data", "match"),
     [
         (b"", "an empty file"),
@@ -288,7 +256,7 @@ def test_metadata_of_the_wrong_shape_is_refused(raw: bytes) -> None:
         parse_metadata(raw, "x")
 
 
-@pytest.mark.parametrize("part", ['"runscript":7', '"apps":[1]', '"apps":{"a":1}', '"environment":"x"'])
+@each_row("part", ['"runscript":7', '"apps":[1]', '"apps":{"a":1}', '"environment":"x"'])
 def test_metadata_with_parts_of_the_wrong_type_is_refused(part: str) -> None:
     with pytest.raises(CorruptImage):
         parse_metadata(f'{{"data":{{"attributes":{{{part}}}}}}}'.encode(), "x")

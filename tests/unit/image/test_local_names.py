@@ -17,6 +17,7 @@ from kedge.image.node_cache import reference_path
 from kedge.image.sources.resolve import resolve
 from kedge.image.workplace import Workplace
 from kedge.system.settings import Settings
+from tests.builders.rows import each_row
 
 LAYER = {
     "mediaType": "application/vnd.oci.image.layer.v1.tar+zstd",
@@ -91,7 +92,7 @@ def test_a_new_meaning_is_forgotten_on_the_node(workplace: Workplace, tmp_path: 
     assert not any(path.exists() for path in paths)
 
 
-@pytest.mark.parametrize("text", ["oci://x", "a@sha256:" + "0" * 64, "UPPER CASE", ""])
+@each_row("text", ["oci://x", "a@sha256:" + "0" * 64, "UPPER CASE", ""])
 def test_what_is_no_name_is_refused(text: str) -> None:
     with pytest.raises(InvalidReference):
         read_name(text)

@@ -15,6 +15,7 @@ import pytest
 from kedge.errors import FileProblem, InvalidSetting
 from kedge.image import node_cache
 from kedge.image.image_file import ImageFile
+from tests.builders.rows import each_row
 
 
 @pytest.fixture
@@ -53,16 +54,11 @@ def put_name(place: Path, reference: str, machine: str = "", identity: str = "ab
     path.write_text(f"{identity}\n{node_cache.reference_record(reference, machine)}")
 
 
-def test_node_directory_is_made_private(environ: dict[str, str], place: Path) -> None:
-    assert node_cache.node_directory(environ) == str(place)
-    assert place.stat().st_mode & 0o777 == 0o700
-    assert node_cache.node_directory(environ) == str(place)
-
-
-def test_node_directory_makes_the_folders_above(environ: dict[str, str], place: Path) -> None:
-    environ["KEDGE_NODEDIR"] = str(place / "user/kedge")
-    assert node_cache.node_directory(environ) == str(place / "user/kedge")
-    assert (place / "user/kedge").stat().st_mode & 0o777 == 0o700
+@each_row("name", ["", "user/kedge", "user/kedge"])
+def test_node_directory_is_made_private_with_the_folders_above(environ: dict[str, str], place: Path, name: str) -> None:
+    environ["KEDGE_NODEDIR"] = str(place / name)
+    assert node_cache.node_directory(environ) == str(place / name)
+    assert (place / name).stat().st_mode & 0o777 == 0o700
 
 
 def test_node_directory_refuses_links_and_what_others_may_write(environ: dict[str, str], place: Path) -> None:
@@ -81,7 +77,7 @@ def test_node_directory_refuses_links_and_what_others_may_write(environ: dict[st
         node_cache.node_directory(environ)
 
 
-def test_node_directory_refuses_a_folder_of_somebody_else(
+def test_node_directory_of_somebody_else_is_refused(
     environ: dict[str, str], place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_image(place)
@@ -121,7 +117,7 @@ def test_node_directory_setting_of_a_site_counts(tmp_path: Path, line: str, expe
     assert node_cache.choose_node_directory(environ) == "/users/own"
 
 
-def test_default_place_stays_where_images_are(
+def test_default_place_is_where_images_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str]
 ) -> None:
     for name in ("first", "second"):
@@ -186,11 +182,8 @@ def test_find_unpacked_needs_a_path_that_was_hashed(environ: dict[str, str], pla
     put_content(place, "/a/x.sif", "/b%0a/x.sif")
     image = make_image()
     for path, expected in (
-        ("/x.sif", ""),
-        ("/a/x.sif", str(folder / "root")),
-        ("/b\n/x.sif", str(folder / "root")),
-        ("/b%0a/x.sif", ""),
-        ("abc", ""),
+        *(("/x.sif", ""), ("/a/x.sif", str(folder / "root")), ("/b\n/x.sif", str(folder / "root"))),
+        *(("/b%0a/x.sif", ""), ("abc", "")),
     ):
         image.path = path
         assert node_cache.find_unpacked(image, environ) == expected

@@ -38,9 +38,7 @@ def test_passing_store_is_not_stopped_by_a_link_of_somebody_else(tmp_path: Path)
     assert victim.is_dir()
 
 
-def test_passing_store_is_not_stopped_by_another_that_ends_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_passing_store_is_not_stopped_by_one_that_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = Path.glob
 
     def glob(self: Path, pattern: str) -> Iterator[Path]:

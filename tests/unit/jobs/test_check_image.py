@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What `submit` refuses because the image does not run on the GPUs of the queue: nothing is asked of anybody for it."""
+"""What `submit` refuses before anything is written: nothing is asked of anybody for it."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,13 +13,15 @@ from kedge.base.frozen import replace
 from kedge.cluster.job import Job
 from kedge.cluster.schedulers.choose import find_backend
 from kedge.cluster.site import Queue, Site
-from kedge.errors import WillNotRun
+from kedge.errors import RequestRefused, WillNotRun
 from kedge.jobs.cluster import Cluster
 from kedge.jobs.records import Records
 from kedge.jobs.submit import SubmitPlan, plan_submit
 from kedge.system.settings import Settings
 from tests.builders.images import kedge, make_config
 from tests.builders.oci_images import make_tar
+from tests.builders.rows import each_row
+from tests.builders.squashfs_images import write_image
 from tests.fakes.registry import FakeRegistry
 
 V100 = Queue("v100", is_default=True, gpus_per_node=4, gpu="V100-SXM2-32GB", arch="amd64")
@@ -60,12 +63,6 @@ def test_submit_refuses_kernels_that_the_queue_has_no_gpu_for(cluster: Cluster, 
     assert (problem.hint or "").endswith("To submit it anyway add --force")
 
 
-def test_submit_refuses_a_cuda_that_the_driver_of_the_queue_cannot_run(cluster: Cluster, tmp_path: Path) -> None:
-    job = replace(GPU, image="nvcr.io/nvidia/cuda:13.0.0-base-ubuntu24.04", queue="k40")
-    with pytest.raises(WillNotRun, match="does not run on Tesla K40"):
-        plan(job, cluster, tmp_path)
-
-
 def test_submit_with_force_warns_and_tells_the_container(cluster: Cluster, tmp_path: Path) -> None:
     with pytest.raises(WillNotRun) as caught:
         plan(GPU, cluster, tmp_path)
@@ -75,33 +72,24 @@ def test_submit_with_force_warns_and_tells_the_container(cluster: Cluster, tmp_p
     assert " exec --nv --force " in planned.script
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"queue": "a100"},  # forward compatibility
-        {"queue": "unsaid"},  # which GPUs it has is not known
-        {"gpus_per_node": None},
-        {"nv": False},
-        {"image": "nvcr.io/nvidia/pytorch:99.01-py3"},  # nobody knows it
-        {"image": "docker.io/library/alpine:3"},
-    ],
-)
+@each_row("change", [
+    {"queue": "a100"},  # forward compatibility
+    {"queue": "unsaid"},  # which GPUs it has is not known
+    {"gpus_per_node": None}, {"nv": False},
+    {"image": "nvcr.io/nvidia/pytorch:99.01-py3"},  # nobody knows it
+    {"image": "docker.io/library/alpine:3"},
+])  # fmt: skip
 def test_submit_refuses_nothing_that_may_run(change: dict[str, object], cluster: Cluster, tmp_path: Path) -> None:
     planned = plan(replace(GPU, **change), cluster, tmp_path)
     assert list_doubts(planned) == ()
     assert "--force" not in planned.script
 
 
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        ({"queue": "a100"}, "nvcr.io/nvidia/pytorch:25.06-py3: runs on NVIDIA A100 40GB"),
-        (
-            {"image": "nvcr.io/nvidia/pytorch:99.01-py3"},
-            "nvcr.io/nvidia/pytorch:99.01-py3: unknown whether it runs on V100",
-        ),
-    ],
-)
+@each_row(("change", "told"), [
+    ({"queue": "a100"}, "nvcr.io/nvidia/pytorch:25.06-py3: runs on NVIDIA A100 40GB"),
+    ({"image": "nvcr.io/nvidia/pytorch:99.01-py3"},
+     "nvcr.io/nvidia/pytorch:99.01-py3: unknown whether it runs on V100"),
+])  # fmt: skip
 def test_submit_says_in_one_line_what_is_known(
     change: dict[str, object], told: str, cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -121,14 +109,6 @@ def test_submit_warns_of_a_cuda_that_is_older_than_the_gpu(cluster: Cluster, tmp
     assert "CUDA 11.3.1 does not support NVIDIA H200" in reasons
 
 
-def test_submit_knows_the_base_images_of_tacc(cluster: Cluster, tmp_path: Path) -> None:
-    """Its table has CUDA 10 for the RTX of Frontera alone: the A100 of Lonestar6 need 11."""
-    old, new = (f"docker://tacc/tacc-ml:{tag}" for tag in ("centos7-cuda10-tf2.4-pt1.7", "centos7-cuda11-tf2.6-pt1.10"))
-    [doubt] = list_doubts(plan(replace(GPU, image=old, queue="a100"), cluster, tmp_path))
-    assert "CUDA 10 does not support NVIDIA A100 40GB" in doubt
-    assert list_doubts(plan(replace(GPU, image=new, queue="a100"), cluster, tmp_path)) == ()
-
-
 def make_image(registry: FakeRegistry, tag: str, architecture: str = "amd64") -> str:
     variables = ("CUDA_VERSION=12.9.1.010", "TORCH_CUDA_ARCH_LIST=7.5 8.0 8.6 9.0 10.0 12.0+PTX", "PATH=/bin")
     layer = make_tar({"bin/true": b"x"})
@@ -136,35 +116,27 @@ def make_image(registry: FakeRegistry, tag: str, architecture: str = "amd64") ->
     return f"docker://{registry.host}/team/own:{tag}"
 
 
-def test_submit_reads_the_image_file_itself(registry: FakeRegistry, cluster: Cluster, tmp_path: Path) -> None:
-    name = make_image(registry, "1")
-    kedge("pull", tmp_path / "own.sif", name, cache=tmp_path / "store")
-    job = replace(GPU, image="own.sif", pull="")
-    with pytest.raises(WillNotRun, match=r"own\.sif does not run on Tesla V100"):
-        plan(job, cluster, tmp_path)
-    assert plan(replace(job, queue="a100"), cluster, tmp_path).warnings == ()
-
-
-def test_submit_reads_the_config_of_what_it_pins(registry: FakeRegistry, cluster: Cluster, tmp_path: Path) -> None:
+def test_submit_reads_the_image_or_its_config(registry: FakeRegistry, cluster: Cluster, tmp_path: Path) -> None:
     job = replace(GPU, image=make_image(registry, "2"))
     for _ in range(2):
         with pytest.raises(WillNotRun, match="does not run on Tesla V100"):
             plan(job, cluster, tmp_path)
     assert len(registry.server.seen("/blobs/")) == 1  # the config; no layer, and not again
     assert plan(replace(job, queue="a100"), cluster, tmp_path).warnings == ()
-
-
-def test_submit_reads_the_config_for_the_queue_s_own_architecture(
-    registry: FakeRegistry, cluster: Cluster, tmp_path: Path
-) -> None:
-    """Whichever the login node has: one of the two is another."""
+    name = make_image(registry, "1")
+    kedge("pull", tmp_path / "own.sif", name, cache=tmp_path / "store")
+    job = replace(GPU, image="own.sif", pull="")
+    with pytest.raises(WillNotRun, match=r"own\.sif does not run on Tesla V100"):
+        plan(job, cluster, tmp_path)
+    assert plan(replace(job, queue="a100"), cluster, tmp_path).warnings == ()
+    # Whichever the login node has: one of the two is another
     for architecture in ("amd64", "arm64"):
         here = replace(cluster, site=replace(SITE, queues=(replace(V100, arch=architecture),)))
         with pytest.raises(WillNotRun, match="does not run on Tesla V100"):
             plan(replace(GPU, image=make_image(registry, architecture, architecture)), here, tmp_path)
 
 
-def test_submit_to_whole_nodes_warns_that_a_cuda_image_sees_no_gpu(tmp_path: Path) -> None:
+def test_submit_to_whole_nodes_looks_at_nv(tmp_path: Path) -> None:
     whole = Queue("gh", is_default=True, gpus_per_node=1, gpu="GH200-96GB", arch="arm64", is_whole_node=True)
     cluster = Cluster(replace(SITE, queues=(whole,)), find_backend("slurm"), "me", Records(tmp_path / "jobs"))
     job = replace(GPU, gpus_per_node=0, image="nvcr.io/nvidia/pytorch:25.10-py3")
@@ -181,9 +153,6 @@ def test_submit_to_whole_nodes_warns_that_a_cuda_image_sees_no_gpu(tmp_path: Pat
         replace(job, runtime="pyxis"),
     ):
         assert not any("will see no GPU" in warning for warning in plan(other, cluster, tmp_path).warnings)
-
-
-def test_submit_to_whole_nodes_with_nv_checks_the_image(tmp_path: Path) -> None:
     whole = replace(V100, is_whole_node=True)
     cluster = Cluster(replace(SITE, queues=(whole,)), find_backend("slurm"), "me", Records(tmp_path / "jobs"))
     with pytest.raises(WillNotRun, match="does not run on Tesla V100"):
@@ -197,3 +166,23 @@ def test_submit_to_a_gpu_that_no_tag_serves_advises_none(cluster: Cluster, tmp_p
         "No tag of nvcr.io/nvidia/pytorch is known to support that GPU: use another queue, or plain CUDA. "
         "List images that fit: kedge recommend cuda --on here:k40. To submit it anyway add --force"
     )
+
+
+HIDDEN = str(Path(sys.executable).parent.parent)
+
+
+@each_row(("hidden", "is_refused"), [((HIDDEN,), True), ((), False)])
+def test_plan_refuses_a_kedge_that_nodes_do_not_see(tmp_path: Path, hidden: tuple[str, ...], is_refused: bool) -> None:
+    site = Site(name="here", title="", scheduler="slurm", hidden_paths=hidden, scratch="$SCRATCH")
+    cluster = Cluster(site, find_backend("slurm"), "me", Records(tmp_path / "jobs"))
+    image = tmp_path / "x.sif"
+    image.write_bytes(write_image())
+    job, environ = Job(image=str(image), command=("true",)), {"HOME": str(tmp_path), "SCRATCH": "/scratch"}
+    settings = Settings.load({}, environ)
+    if not is_refused:
+        assert "exec" in plan_submit(job, cluster, settings, environ, str(tmp_path)).script
+        return
+    with pytest.raises(RequestRefused, match=r"do not see .*kedge, which jobs need") as refusal:
+        plan_submit(job, cluster, settings, environ, str(tmp_path))
+    assert "$SCRATCH" in str(refusal.value.hint)
+    plan_submit(Job(command=("true",)), cluster, settings, environ, str(tmp_path))  # it starts no container

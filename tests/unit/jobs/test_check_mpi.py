@@ -12,7 +12,7 @@ from kedge.cluster.job import Job, Parallel, StagedImage
 from kedge.cluster.site import Queue, Site
 from kedge.errors import LaunchRefused
 from kedge.image.pin_digest import pin_image
-from kedge.jobs.check_image import advise_unpulled, check_job_mpi
+from kedge.jobs.check_mpi import advise_unpulled, check_job_mpi
 from kedge.system.settings import Settings
 from tests.builders.elf_files import make_library
 from tests.builders.images import make_config
@@ -40,9 +40,6 @@ def test_ranks_that_would_be_alone_are_refused(image: Path) -> None:
         check(image)
     (warning,) = check(image, force=True)
     assert "each rank would be rank 0 of 1" in warning
-
-
-def test_what_fits_or_is_chosen_later_is_not(image: Path) -> None:
     assert check(image, replace(SITE, mpi_type="pmi2")) == ()
     assert check(image, replace(SITE, mpi_type="")) == ()
     assert check(image, runtime="kedge") == ()
@@ -51,13 +48,10 @@ def test_what_fits_or_is_chosen_later_is_not(image: Path) -> None:
     assert check(image / "absent") == ()
 
 
-def test_image_without_mpi_is_told(tmp_path: Path) -> None:
+def test_images_without_mpi_are_told_of_or_let_through(tmp_path: Path) -> None:
     (tmp_path / "usr/lib64").mkdir(parents=True)
     (warning,) = check(tmp_path)
     assert "has no MPI library" in warning
-
-
-def test_image_that_cannot_be_read_is_no_reason_to_refuse(tmp_path: Path) -> None:
     (tmp_path / "image.sif").write_bytes(b"#!/no image\n")
     assert check(tmp_path / "image.sif") == ()
 

@@ -25,6 +25,7 @@ from kedge.jobs.description import (
     write_description,
 )
 from kedge.jobs.encoding import VERSION, decode_job, encode_job
+from tests.builders.rows import each_row
 
 PATH = Path("kedge.toml")
 WHOLE = """\
@@ -75,20 +76,11 @@ def test_description_reads_jobs_and_what_they_share() -> None:
     assert (found.site, found.names, found.folder) == ("tacc-vista", ("train", "eval"), Path())
     train, evaluation = found.job("train"), found.job("eval")
     assert train == Job(
-        name="train",
-        account="ABC123",
-        image="docker://nvcr.io/nvidia/pytorch:25.01-py3",
-        binds=("data:/data:ro",),
-        environment=(("OMP_NUM_THREADS", "8"), ("SEED", "1.5")),
-        memory=64 << 30,
-        setup=("module purge", "[jobs.not-a-table]"),
-        command=("python", "train.py", "--title", "a b"),
-        nodes=2,
-        gpus_per_node=4,
-        gpu_type="a100",
-        time=7200,
-        parallel=Parallel.TORCHRUN,
-    )
+        name="train", account="ABC123", image="docker://nvcr.io/nvidia/pytorch:25.01-py3", binds=("data:/data:ro",),
+        environment=(("OMP_NUM_THREADS", "8"), ("SEED", "1.5")), memory=64 << 30,
+        setup=("module purge", "[jobs.not-a-table]"), command=("python", "train.py", "--title", "a b"), nodes=2,
+        gpus_per_node=4, gpu_type="a100", time=7200, parallel=Parallel.TORCHRUN,
+    )  # fmt: skip
     assert evaluation.name == "Evaluation of it all"
     assert evaluation.command == ("python", "eval.py", "3")
     assert evaluation.binds == ("data:/data:ro", "more")
@@ -105,14 +97,8 @@ def test_description_of_one_job_needs_no_name() -> None:
     assert found.job().image == "x.sif"
     assert parse('[jobs.train]\nimage = "x.sif"\n').job().name == "train"
     assert parse('[job]\nimage = "x.sif"\n').job().name == "kedge"
-
-
-def test_description_takes_partition_for_queue() -> None:
     description = parse('[job]\nimage = "x"\npartition = "gpu"\n[jobs.a]\n[jobs.b]\nqueue = "long"\n')
     assert [description.job(name).queue for name in ("a", "b")] == ["gpu", "long"]
-
-
-def test_description_jobs_own_values_win() -> None:
     text = '[job]\nimage = "x"\nqueue = "a"\ngpus = "a100:4"\nmodules = ["m"]\n'
     found = parse(f'{text}[jobs.one]\nqueue = ""\ngpus = 0\nmodules = []\n[jobs.two]\ngpu_type = "h100"\n')
     assert found.job("one") == Job(name="one", image="x")
@@ -139,57 +125,40 @@ def test_description_names_what_there_is() -> None:
     assert caught.value.hint == "did you mean 'train'?"
     with pytest.raises(InvalidJob, match="several jobs: train, eval"):
         found.job()
+    problem = refuse('[jobs.a]\nimage = "x"\ntime = 90')
+    assert problem.context == {"file": "kedge.toml", "line": "3", "table": "jobs.a", "key": "time"}
 
 
-@pytest.mark.parametrize(
-    ("text", "message", "hint"),
-    [
-        (
-            '[job]\nimage = "x"\ntim = "2h"',
-            "kedge.toml line 3: [job] tim: unknown key",
-            "did you mean 'time'?",
-        ),
-        ("[jobs.a]\n\nntasks = 2", "kedge.toml line 3: [jobs.a] ntasks: unknown key", "it is called 'tasks'"),
-        ("[jobs.a]\ntasks-per-node = 2", "line 2: [jobs.a] tasks-per-node", "it is called 'tasks_per_node'"),
-        ("[jobs.a]\nxyzzy = 2", "line 2: [jobs.a] xyzzy: unknown key", "the keys are: name, image"),
-        ('[job]\nimage = "x"\ntime = 90', "line 3: [job] time: '90' has no unit", "90m"),
-        ('[job]\nimage = "x"\ntime = 2h', "is not TOML", 'text stands in quotes: time = "2h"'),
-        ('[job\nimage = "x"', "is not TOML", "a job looks like"),
-        ('image = "x"', "line 1: image: unknown key", "[job] or [jobs.NAME]"),
-        ('sit = "x"\n[job]\nimage = "x"', "line 1: sit: unknown key", "did you mean 'site'?"),
-        ("site = 3", "line 1: site: it must be the name of a site", "kedge site list"),
-        ("", "describes no job", "[jobs.train]"),
-        ('site = "x"', "describes no job", "[jobs.train]"),
-        ('[jobs.a]\ntime = "2h"', "line 1: [jobs.a] command: neither an image nor a command", "give an image"),
-        ('[jobs]\nimage = "x"', "line 2: [jobs.image]: it must be a table, not text", "[jobs.NAME]"),
-        ('[[jobs]]\nimage = "x"', "line 1: [jobs]: it must be a table", "[jobs.NAME]"),
-        ("job = 3", "line 1: [job]: it must be a table, not a whole number", "[job]"),
-        ('[job.train]\nimage = "x"', "line 1: [job] train: unknown key", "[jobs.train]"),
-        ('[jobs.12]\nimage = "x"', "line 1: [jobs.12]: '12' cannot be the name", "not digits alone"),
-        ('[jobs."a b"]\nimage = "x"', """line 1: [jobs."a b"]: 'a b' cannot be the name""", "letters"),
-        ('[job]\nname = "x"\n[jobs.a]\nimage = "x"', "line 2: [job] name: [job] is what several", "[jobs.NAME]"),
-        (
-            '[jobs.a]\nimage = "x"\n[jobs.a.environment]\nB = "1"\n"C-D" = "2"',
-            "line 5: [jobs.a] environment: 'C-D'",
-            "_",
-        ),
-        ('[jobs.a]\nimage = "x"\nnodes = 0', "line 3: [jobs.a] nodes: it cannot be 0", "from 1"),
-        ('[jobs.a]\nimage = "x\\u0000"', "line 2: [jobs.a] image: it contains a NUL byte", "remove it"),
-        ('[jobs.a]\nimage = "x"\nmemory = "1G"\nmemory_per_cpu = "1G"', "line 4: [jobs.a] memory_per_cpu:", "keep one"),
-        ('[job]\ngpu_type = "a"\n[jobs.a]\nimage = "x"', "line 2: [job] gpu_type: the number of", "GPUs"),
-        (
-            '[jobs.a]\nimage = "x"\nafter = "a"',
-            "line 3: [jobs.a] after: these jobs wait for each other: a -> a",
-            "drop",
-        ),
-        (
-            '[jobs.a]\nimage = "x"\nafter = ["c"]\n[jobs.b]\nimage = "x"\nafter = ["a"]\n'
-            '[jobs.c]\nimage = "x"\nafter = "b"',
-            "line 3: [jobs.a] after: these jobs wait for each other: a -> c -> b -> a",
-            "drop one 'after'",
-        ),
-    ],
-)
+@each_row(("text", "message", "hint"), [
+    ('[job]\nimage = "x"\ntim = "2h"', "kedge.toml line 3: [job] tim: unknown key", "did you mean 'time'?"),
+    ("[jobs.a]\n\nntasks = 2", "kedge.toml line 3: [jobs.a] ntasks: unknown key", "it is called 'tasks'"),
+    ("[jobs.a]\ntasks-per-node = 2", "line 2: [jobs.a] tasks-per-node", "it is called 'tasks_per_node'"),
+    ("[jobs.a]\nxyzzy = 2", "line 2: [jobs.a] xyzzy: unknown key", "the keys are: name, image"),
+    ('[job]\nimage = "x"\ntime = 90', "line 3: [job] time: '90' has no unit", "90m"),
+    ('[job]\nimage = "x"\ntime = 2h', "is not TOML", 'text stands in quotes: time = "2h"'),
+    ('[job\nimage = "x"', "is not TOML", "a job looks like"),
+    ('image = "x"', "line 1: image: unknown key", "[job] or [jobs.NAME]"),
+    ('sit = "x"\n[job]\nimage = "x"', "line 1: sit: unknown key", "did you mean 'site'?"),
+    ("site = 3", "line 1: site: it must be the name of a site", "kedge site list"),
+    ("", "describes no job", "[jobs.train]"),
+    ('site = "x"', "describes no job", "[jobs.train]"),
+    ('[jobs.a]\ntime = "2h"', "line 1: [jobs.a] command: neither an image nor a command", "give an image"),
+    ('[jobs]\nimage = "x"', "line 2: [jobs.image]: it must be a table, not text", "[jobs.NAME]"),
+    ('[[jobs]]\nimage = "x"', "line 1: [jobs]: it must be a table", "[jobs.NAME]"),
+    ("job = 3", "line 1: [job]: it must be a table, not a whole number", "[job]"),
+    ('[job.train]\nimage = "x"', "line 1: [job] train: unknown key", "[jobs.train]"),
+    ('[jobs.12]\nimage = "x"', "line 1: [jobs.12]: '12' cannot be the name", "not digits alone"),
+    ('[jobs."a b"]\nimage = "x"', """line 1: [jobs."a b"]: 'a b' cannot be the name""", "letters"),
+    ('[job]\nname = "x"\n[jobs.a]\nimage = "x"', "line 2: [job] name: [job] is what several", "[jobs.NAME]"),
+    ('[jobs.a]\nimage = "x"\n[jobs.a.environment]\nB = "1"\n"C-D" = "2"', "line 5: [jobs.a] environment: 'C-D'", "_"),
+    ('[jobs.a]\nimage = "x"\nnodes = 0', "line 3: [jobs.a] nodes: it cannot be 0", "from 1"),
+    ('[jobs.a]\nimage = "x\\u0000"', "line 2: [jobs.a] image: it contains a NUL byte", "remove it"),
+    ('[jobs.a]\nimage = "x"\nmemory = "1G"\nmemory_per_cpu = "1G"', "line 4: [jobs.a] memory_per_cpu:", "keep one"),
+    ('[job]\ngpu_type = "a"\n[jobs.a]\nimage = "x"', "line 2: [job] gpu_type: the number of", "GPUs"),
+    ('[jobs.a]\nimage = "x"\nafter = "a"', "line 3: [jobs.a] after: these jobs wait for each other: a -> a", "drop"),
+    ('[jobs.a]\nimage = "x"\nafter = ["c"]\n[jobs.b]\nimage = "x"\nafter = ["a"]\n[jobs.c]\nimage = "x"\nafter = "b"',
+     "line 3: [jobs.a] after: these jobs wait for each other: a -> c -> b -> a", "drop one 'after'"),
+])  # fmt: skip
 def test_description_refusal_names_line_table_key_and_remedy(text: str, message: str, hint: str) -> None:
     problem = refuse(text)
     assert message in problem.message
@@ -197,42 +166,25 @@ def test_description_refusal_names_line_table_key_and_remedy(text: str, message:
     assert problem.context["file"] == "kedge.toml"
 
 
-def test_description_context_is_for_programs() -> None:
-    problem = refuse('[jobs.a]\nimage = "x"\ntime = 90')
-    assert problem.context == {"file": "kedge.toml", "line": "3", "table": "jobs.a", "key": "time"}
-
-
-@pytest.mark.parametrize("key", sorted(BY_KEY))
+@each_row("key", sorted(BY_KEY))
 def test_description_every_key_refuses_what_it_cannot_be(key: str) -> None:
     wrong = "{ a-b = 1 }" if key == "environment" else "{ a = 1 }"
     problem = refuse(f"[jobs.a]\n{key} = {wrong}")
     assert problem.message.startswith(f"kedge.toml line 2: [jobs.a] {key}: ")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "x = " + "[" * 50_000,
-        "x = " + "{a=" * 30_000,
-        "a" + ".a" * 60_000 + " = 1",
-        "x = {a" + ".a" * 60_000 + " = 1}",
-        "[job]\n" + "a " * 60_000 + "= 1",
-        "x = " + "1" * 100_000,
-        '"\\"' * 50_000,
-        "'''" * 40_001,
-        'x = "' + '\\"' * 50_000,
-        "[]" * 60_000,
-        "\ud800",
-    ],
-    ids=range(11),
-)
+@each_row("text", [
+    "x = " + "[" * 50_000, "x = " + "{a=" * 30_000, "a" + ".a" * 60_000 + " = 1", "x = {a" + ".a" * 60_000 + " = 1}",
+    "[job]\n" + "a " * 60_000 + "= 1", "x = " + "1" * 100_000, '"\\"' * 50_000, "'''" * 40_001,
+    'x = "' + '\\"' * 50_000, "[]" * 60_000, "\ud800",
+], ids=range(11))  # fmt: skip
 def test_description_hostile_text_is_refused_quickly(text: str) -> None:
     began = time.process_time()
     assert len(refuse(text).message) < 400
     assert time.process_time() - began < 10
 
 
-def test_description_file_problems_are_one_clear_error(tmp_path: Path) -> None:
+def test_description_files_are_found_and_their_problems_clear(tmp_path: Path) -> None:
     file = tmp_path / "kedge.toml"
     with pytest.raises(FileProblem, match="No such file"):
         read_description(file)
@@ -249,9 +201,6 @@ def test_description_file_problems_are_one_clear_error(tmp_path: Path) -> None:
     file.write_bytes(b'\xef\xbb\xbf[job]\r\nimage = "x"\r\n')  # as editors of Windows save it
     assert read_description(file).job().image == "x"
     assert read_description(file).folder == tmp_path
-
-
-def test_description_is_looked_for_in_one_folder_only(tmp_path: Path) -> None:
     below = tmp_path / "below"
     below.mkdir()
     (tmp_path / "kedge.toml").write_text('[job]\nimage = "x"\n')
@@ -265,37 +214,15 @@ def test_lines_are_those_of_the_statements() -> None:
     text = '# [x]\na = "b = 1" # c\nl = [\n  "[y]",\n  1.5,\n]\n[t . "u v"]\r\n'
     text += 'w.x = """\n[z]\n"""\n"" = 1\n[[m]]\nn = {o = 1}'
     assert find_lines(text) == {
-        ("a",): 2,
-        ("l",): 3,
-        ("t", "u v"): 7,
-        ("t", "u v", "w"): 8,
-        ("t", "u v", "w", "x"): 8,
-        ("t", "u v", ""): 11,
-        ("m",): 12,
-        ("m", "n"): 13,
-    }
+        ("a",): 2, ("l",): 3, ("t", "u v"): 7, ("t", "u v", "w"): 8, ("t", "u v", "w", "x"): 8, ("t", "u v", ""): 11,
+        ("m",): 12, ("m", "n"): 13,
+    }  # fmt: skip
 
 
 HOSTILE = [
-    '"',
-    "'",
-    "\\",
-    "\n",
-    "\t",
-    "$(id)",
-    "`id`",
-    "${x}",
-    "#",
-    "=",
-    "é",
-    "日本",
-    "😀",
-    "\x7f",
-    "\x01",
-    "\u2028",
-    "]",
+    '"', "'", "\\", "\n", "\t", "$(id)", "`id`", "${x}", "#", "=", "é", "日本", "😀", "\x7f", "\x01", "\u2028", "]",
     " ",
-]
+]  # fmt: skip
 TEXT = st.one_of(
     st.lists(st.sampled_from(HOSTILE), max_size=6).map("".join),
     st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12),
@@ -316,44 +243,29 @@ def lists(texts: st.SearchStrategy[str]) -> st.SearchStrategy[tuple[str, ...]]:
 JOBS = st.builds(
     Job,
     name=TEXT.filter(lambda text: bool(text.strip())),
-    image=FILLED,
-    command=lists(TEXT),
-    container_options=lists(FILLED),
-    binds=lists(FILLED),
     environment=st.dictionaries(NAMES, TEXT, max_size=3).map(lambda found: tuple(found.items())),
-    nv=st.none() | st.booleans(),
-    runtime=st.sampled_from(["", "kedge", "pyxis"]),
-    modules=lists(FILLED),
-    setup=lists(TEXT),
-    directory=LINE,
     parallel=st.sampled_from([Parallel.SINGLE, Parallel.TASKS, Parallel.MPI]),
-    launcher=st.sampled_from(["", "srun", "none"]),
-    nodes=COUNT,
-    cpus_per_task=COUNT,
-    gpus_per_node=COUNT,
-    memory=AMOUNT,
-    time=st.none() | st.integers(1, 10**8),
-    exclusive=st.booleans(),
-    account=LINE,
-    queue=LINE,
-    qos=LINE,
-    reservation=LINE,
-    constraint=LINE,
-    array=st.none() | INDICES,
     dependencies=st.lists(st.builds(Dependency, st.sampled_from(DependencyKind), WAITED), max_size=3).map(tuple),
-    begin=LINE,
-    mail=LINE,
+    runtime=st.sampled_from(["", "kedge", "pyxis"]),
+    launcher=st.sampled_from(["", "srun", "none"]),
     mail_on=st.sampled_from([(), ("end",), ("fail", "begin")]),
     output=st.sampled_from(["", "{name}-{id}.out", "a b/'{index}'.log"]),
     pull=st.sampled_from(["", "now", "in-job"]),
-    broadcast=st.booleans(),
     stage=st.sampled_from(["", "auto", "always", "never"]),
-    directives=lists(FILLED),
-    drop_directives=lists(FILLED),
+    image=FILLED,
+    nv=st.none() | st.booleans(),
+    time=st.none() | st.integers(1, 10**8),
+    array=st.none() | INDICES,
+    **dict.fromkeys(("container_options", "binds", "modules", "directives", "drop_directives"), lists(FILLED)),
+    **dict.fromkeys(("command", "setup"), lists(TEXT)),
+    **dict.fromkeys(("directory", "account", "queue", "qos", "reservation", "constraint", "begin", "mail"), LINE),
+    **dict.fromkeys(("nodes", "cpus_per_task", "gpus_per_node"), COUNT),
+    **dict.fromkeys(("exclusive", "broadcast"), st.booleans()),
+    memory=AMOUNT,
 ).filter(lambda job: not list(find_problems(job)))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 @given(JOBS)
 def test_description_written_is_read_back(job: Job) -> None:
     found = parse(write_description([job], site="s"))
@@ -361,13 +273,13 @@ def test_description_written_is_read_back(job: Job) -> None:
     assert found.job() == job
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 @given(JOBS)
 def test_encoding_survives_json(job: Job) -> None:
     assert decode_job(json.loads(json.dumps(encode_job(job)))) == job
 
 
-def test_description_written_keeps_several_jobs_apart() -> None:
+def test_description_written_keeps_jobs_apart() -> None:
     waits = tuple(Dependency(DependencyKind.AFTER_OK, name) for name in ("a b!", "a-b", "12"))
     jobs = [
         Job(name="a b!", image="x"),
@@ -381,9 +293,6 @@ def test_description_written_keeps_several_jobs_apart() -> None:
     assert found.names == ("a-b-2", "a-b-3", "job-12", "last")  # a-b is a job elsewhere, and stays one
     assert [each.job for each in found.job("last").dependencies] == ["a-b-2", "a-b", "job-12"]
     assert found.needs("last") == ("a-b-2", "job-12")
-
-
-def test_description_written_may_wait_for_an_earlier_job_of_its_name() -> None:
     job = Job(name="train", image="x", dependencies=(Dependency(DependencyKind.AFTER_OK, "train"),))
     found = parse(write_description([job]))
     assert found.names == ("train-2",)
@@ -398,48 +307,29 @@ def test_description_written_is_plain() -> None:
     assert "nv = false\n" in text
     assert max(map(len, text.splitlines())) <= 120
     assert parse(text).job() == job
-
-
-def test_description_what_no_file_can_hold_is_refused() -> None:
     with pytest.raises(InvalidJob, match="bytes in it that are no text"):
         write_description([Job(image="x", command=("\udcff",))])
     with pytest.raises(InvalidJob, match="neither an image nor a command"):
         write_description([Job()])
 
 
-def test_encoding_passes_over_what_it_does_not_know() -> None:
+def test_encoding_keeps_what_it_does_not_know() -> None:
     document = encode_job(Job(name="a", image="x", dependencies=(Dependency(DependencyKind.AFTER, "1", "/r"),)))
     assert document["version"] == VERSION
     newer = {**document, "version": 99, "colour": "blue", "nodes": None, "dependencies": document["dependencies"]}
     assert decode_job(newer) == decode_job(document)
     assert decode_job(document).dependencies[0].record == "/r"
     assert decode_job({}) == Job()
-
-
-def test_encoding_keeps_bytes_that_are_no_text() -> None:
     job = Job(image="x", command=("\udcff",))
     assert decode_job(json.loads(json.dumps(encode_job(job)))) == job
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("nodes", "2"),
-        ("nodes", True),
-        ("command", "ls"),
-        ("command", [1]),
-        ("environment", [["A"]]),
-        ("environment", {"A": "1"}),
-        ("parallel", "odd"),
-        ("array", "x"),
-        ("array", 3),
-        ("dependencies", [{"kind": "odd", "job": "1"}]),
-        ("dependencies", [{"kind": "after"}]),
-        ("dependencies", ["1"]),
-        ("image", None),
-        ("exclusive", 1),
-    ],
-)
+@each_row(("name", "value"), [
+    ("nodes", "2"), ("nodes", True), ("command", "ls"), ("command", [1]), ("environment", [["A"]]),
+    ("environment", {"A": "1"}), ("parallel", "odd"), ("array", "x"), ("array", 3),
+    ("dependencies", [{"kind": "odd", "job": "1"}]), ("dependencies", [{"kind": "after"}]), ("dependencies", ["1"]),
+    ("image", None), ("exclusive", 1),
+])  # fmt: skip
 def test_encoding_damage_is_named(name: str, value: object) -> None:
     with pytest.raises(InvalidJob, match=f"'{name}' cannot be read"):
         decode_job({name: value})

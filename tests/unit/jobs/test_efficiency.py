@@ -31,7 +31,7 @@ RUN: dict[str, Any] = {
 }
 
 
-def test_judge_job_compares_and_proposes() -> None:
+def test_judge_job_compares_sources_and_proposes() -> None:
     found = judge_job(STATUS, JOB, RUN, None)
     assert (found.seconds, found.time_limit) == (600.0, 7200)
     assert found.cpu_load == pytest.approx(15.6, abs=0.1)
@@ -39,34 +39,22 @@ def test_judge_job_compares_and_proposes() -> None:
     assert (found.gpus, found.gpus_used, found.gpu_load, found.gpu_memory) == (4, 2, 35.0, 10.0)
     assert found.enough == ("--time", "13m", "--mem", "12G", "--cpus-per-task", "3", "--gpus", "2")
     assert found.sources == ("record",)
-
-
-def test_judge_job_takes_the_larger_figure_of_two_sources() -> None:
     usage = JobUsage(seconds=605.0, cpus=16, cpu_seconds=9000.0, memory=20 * GIB, memory_asked=64 * GIB)
     found = judge_job(STATUS, JOB, RUN, usage)
     assert (found.seconds, found.memory, found.cpu_seconds) == (605.0, 20 * GIB, 9000.0)
     assert "--cpus-per-task" not in found.enough
     assert found.sources == ("record", "accounts")
-
-
-def test_judge_job_proposes_nothing_for_a_job_that_failed() -> None:
-    for state in (State.FAILED, State.TIMEOUT, State.OUT_OF_MEMORY, State.CANCELLED):
-        assert judge_job(replace(STATUS, state=state), JOB, RUN, None).enough == ()
-
-
-def test_judge_job_proposes_nothing_that_is_not_smaller() -> None:
-    tight = replace(JOB, time=660, memory=11 * GIB, cpus_per_task=2, gpus_per_node=2)
-    assert judge_job(STATUS, tight, RUN, None).enough == ()
-
-
-def test_judge_job_knows_that_ranks_of_a_launch_are_elsewhere() -> None:
     job = replace(JOB, parallel=Parallel.MPI, nodes=2)
     found = judge_job(STATUS, job, {**RUN, "verb": "launch"}, None)
     assert (found.memory, found.cpu_seconds, found.gpus_used) == (None, None, None)
     assert found.enough == ("--time", "13m")
 
 
-def test_judge_job_without_any_source() -> None:
+def test_judge_job_proposes_nothing_without_reason() -> None:
+    for state in (State.FAILED, State.TIMEOUT, State.OUT_OF_MEMORY, State.CANCELLED):
+        assert judge_job(replace(STATUS, state=state), JOB, RUN, None).enough == ()
+    tight = replace(JOB, time=660, memory=11 * GIB, cpus_per_task=2, gpus_per_node=2)
+    assert judge_job(STATUS, tight, RUN, None).enough == ()
     found = judge_job(replace(STATUS, started=None), Job(), None, None)
     assert (found.seconds, found.memory, found.cpu_load, found.enough, found.sources) == (None, None, None, (), ())
 

@@ -7,13 +7,12 @@ import os
 import time
 from pathlib import Path
 
-import pytest
-
 from kedge.base.frozen import replace
 from kedge.cluster.job_state import JobStatus, State
 from kedge.cluster.schedulers.gridengine.backend import BACKEND as GRIDENGINE
 from kedge.jobs.merge_status import find_ended, is_settled, lacks_tasks, merge
 from kedge.jobs.records import Draft, Record, Records
+from tests.builders.rows import each_row
 
 
 def make_record(folder: Path, *, array: str = "", time_limit: int | None = None, age: float = 100) -> Record:
@@ -33,26 +32,23 @@ def write_words(record: Record, began: str, ended: str = "", index: str = "") ->
         (record.folder / f"ended{index}").write_text(f"{ended}\n")
 
 
-@pytest.mark.parametrize(
-    ("began", "ended", "state", "code"),
-    [
-        ("12 n1 1000", "0 1060", State.DONE, 0),
-        ("12 n1 1000", "3 1060", State.FAILED, 3),
-        ("12 n1 1000", "255 1060", State.FAILED, 255),
-        ("12 n1 1000", "137 1060", State.FAILED, 137),
-        ("12 n1 1000", "143 1010", State.FAILED, 143),
-        ("12 n1 1000", "143 1060", State.TIMEOUT, None),
-        ("12 n1 1000", "", State.LOST, None),
-        ("12 n1 1000", "nonsense", State.LOST, None),
-        ("12 n1 1000", "0 900", State.LOST, None),  # of the run before it was put back into the queue
-        ("13 n1 1000", "0 1060", State.LOST, None),  # of the same script, submitted again by hand
-        ("", "0 1060", State.DONE, 0),
-        ("12 n1 1000\n/a\n/a\n12 n2 1010", "143 1020 12 n1 1000", State.LOST, None),  # the clock of n1 is fast
-        ("12 n1 1000\n/a\n/a\n12 n2 1010", "0 1060 12 n2 1010", State.DONE, 0),
-        ("12 n1 1000\n/a\n/a\n13 n2 1010", "0 1060 12 n1 1000", State.DONE, 0),  # again by hand, under another id
-        ("12 n1 1000\n/a\n/a\n13 n2 1010", "0 1060 13 n2 1010", State.LOST, None),
-    ],
-)
+@each_row(("began", "ended", "state", "code"), [
+    ("12 n1 1000", "0 1060", State.DONE, 0),
+    ("12 n1 1000", "3 1060", State.FAILED, 3),
+    ("12 n1 1000", "255 1060", State.FAILED, 255),
+    ("12 n1 1000", "137 1060", State.FAILED, 137),
+    ("12 n1 1000", "143 1010", State.FAILED, 143),
+    ("12 n1 1000", "143 1060", State.TIMEOUT, None),
+    ("12 n1 1000", "", State.LOST, None),
+    ("12 n1 1000", "nonsense", State.LOST, None),
+    ("12 n1 1000", "0 900", State.LOST, None),  # of the run before it was put back into the queue
+    ("13 n1 1000", "0 1060", State.LOST, None),  # of the same script, submitted again by hand
+    ("", "0 1060", State.DONE, 0),
+    ("12 n1 1000\n/a\n/a\n12 n2 1010", "143 1020 12 n1 1000", State.LOST, None),  # the clock of n1 is fast
+    ("12 n1 1000\n/a\n/a\n12 n2 1010", "0 1060 12 n2 1010", State.DONE, 0),
+    ("12 n1 1000\n/a\n/a\n13 n2 1010", "0 1060 12 n1 1000", State.DONE, 0),  # again by hand, under another id
+    ("12 n1 1000\n/a\n/a\n13 n2 1010", "0 1060 13 n2 1010", State.LOST, None),
+])  # fmt: skip
 def test_endings_without_the_scheduler_are_the_scripts(
     tmp_path: Path, began: str, ended: str, state: State, code: int | None
 ) -> None:
@@ -71,7 +67,7 @@ def test_endings_count_attempts(tmp_path: Path) -> None:
     assert waits.attempts == 2
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("ended", "is_told"),
     [("0 1060", True), ("3 1060", True), ("137 1060", True), ("143 1060", True), ("143 1010", False), ("", False)],
 )
@@ -90,16 +86,13 @@ def test_endings_of_a_job_that_began_once_more_are_not_final(tmp_path: Path) -> 
     assert record.read_final() == []
 
 
-def test_endings_of_a_job_that_never_began(tmp_path: Path) -> None:
+def test_endings_of_what_never_began_or_was_cancelled(tmp_path: Path) -> None:
     [fresh] = merge(make_record(tmp_path, age=1), [])
     assert fresh.state is State.QUEUED
     record = make_record(tmp_path)
     assert merge(record, [])[0].state is State.LOST
     record.note_cancelled(None)
     assert merge(record, [])[0].state is State.CANCELLED
-
-
-def test_endings_of_what_was_cancelled(tmp_path: Path) -> None:
     record = make_record(tmp_path, array="0-3")
     for index, ended in enumerate(("0 1010", "143 1010", "", "3 1010")):
         write_words(record, "12 n1 1000", ended, f".{index}")
@@ -109,10 +102,7 @@ def test_endings_of_what_was_cancelled(tmp_path: Path) -> None:
     record.note_cancelled(None)
     states = [each.state for each in merge(record, [])]
     assert states == [State.DONE, State.CANCELLED, State.CANCELLED, State.FAILED]
-
-
-def test_endings_that_accounts_do_not_know_are_mended_by_a_cancellation(tmp_path: Path) -> None:
-    """Grid Engine has no account of a job that was put back into the queue and deleted there."""
+    # Grid Engine has no account of a job that was put back into the queue and deleted there
     record = make_record(tmp_path)
     lost = JobStatus("12", State.LOST, "failed 25, exit_status 0", reason="rescheduling")
     assert merge(record, [lost])[0].state is State.LOST
@@ -133,7 +123,7 @@ def test_endings_of_tasks_that_the_scheduler_forgot(tmp_path: Path) -> None:
     assert not lacks_tasks(record, [JobStatus("12", State.QUEUED, "PENDING")]), "one word for all"
 
 
-@pytest.mark.parametrize(("code", "said"), [(127, 255), (None, 200), (9, 137)])
+@each_row(("code", "said"), [(127, 255), (None, 200), (9, 137)])
 def test_endings_of_scripts_beat_codes_of_accounts(tmp_path: Path, code: int | None, said: int) -> None:
     record = make_record(tmp_path)
     write_words(record, "12 n1 1000", f"{said} 1010")

@@ -14,24 +14,14 @@ import pytest
 
 from kedge.base.progress import Progress, Silent
 from kedge.cluster.sites.profile import find_folders, load_site
-from kedge.jobs.seen_nodes import (
-    NodeFacts,
-    find_job_queue,
-    find_node_folder,
-    recall_nodes,
-    remember_node,
-)
+from kedge.jobs.seen_nodes import NodeFacts, find_job_queue, find_node_folder, recall_nodes, remember_node
 from kedge.system.settings import Settings
+from tests.builders.rows import each_row
 
 FACTS = NodeFacts(
-    driver="535.104.05",
-    gpus=("NVIDIA A100-SXM4-40GB",),
-    gpu_count=8,
-    architecture="amd64",
-    cpu="AMD EPYC 7352",
-    cpu_features=("avx2", "fma", "sse4_2"),
-    glibc="2.28",
-)
+    driver="535.104.05", gpus=("NVIDIA A100-SXM4-40GB",), gpu_count=8, architecture="amd64", cpu="AMD EPYC 7352",
+    cpu_features=("avx2", "fma", "sse4_2"), glibc="2.28",
+)  # fmt: skip
 
 
 class Warnings(Silent):
@@ -83,25 +73,33 @@ def test_remembered_comes_back_on_the_login_node(login: dict[str, str]) -> None:
     assert recall(login, queue="other") is None
     assert recall(login, site="zih-capella") is None
     assert recall(login, site="no-such-site") is None
+    path = remember(in_job(login))
+    change(path, when=time.time() - 91 * 86400)
+    found = recall(login)
+    assert found.is_stale
+    assert "long ago" in found.source
 
 
-def test_remembered_nothing_outside_a_job(login: dict[str, str]) -> None:
+def test_remembered_nothing_where_it_is_not_meant_or_possible(login: dict[str, str], tmp_path: Path) -> None:
     environ = {**login, "KEDGE_SITE": "zih-alpha"}
     assert remember_node(environ, Settings.load(environ=environ), FACTS) is None
     assert not Path(login["HOME"]).exists()
+    environ = in_job(login)
+    assert remember_node(environ, Settings.load(environ=environ), NodeFacts(driver="\x1b]0;x\x07")) is None
+    (tmp_path / "home").write_text("a file")
+    environ = in_job(login)
+    assert remember_node(environ, Settings.load(environ=environ), FACTS) is None
+    assert recall(login) is None
 
 
-@pytest.mark.parametrize(
-    ("environ", "queue"),
-    [
-        ({"SLURM_JOB_ID": "1", "SLURM_JOB_PARTITION": "gpu"}, "gpu"),
-        ({"PBS_JOBID": "1.server", "PBS_QUEUE": "rt_HF"}, "rt_HF"),
-        ({"JOB_ID": "7", "QUEUE": "all.q", "SGE_TASK_ID": "undefined"}, "all.q"),
-        ({"JOB_ID": "7", "QUEUE": "somebody's variable"}, ""),
-        ({"SLURM_JOB_PARTITION": "gpu"}, ""),
-        ({}, ""),
-    ],
-)
+@each_row(("environ", "queue"), [
+    ({"SLURM_JOB_ID": "1", "SLURM_JOB_PARTITION": "gpu"}, "gpu"),
+    ({"PBS_JOBID": "1.server", "PBS_QUEUE": "rt_HF"}, "rt_HF"),
+    ({"JOB_ID": "7", "QUEUE": "all.q", "SGE_TASK_ID": "undefined"}, "all.q"),
+    ({"JOB_ID": "7", "QUEUE": "somebody's variable"}, ""),
+    ({"SLURM_JOB_PARTITION": "gpu"}, ""),
+    ({}, ""),
+])  # fmt: skip
 def test_remembered_queue_is_that_of_the_job(environ: dict[str, str], queue: str) -> None:
     assert find_job_queue(environ) == queue
 
@@ -132,41 +130,13 @@ def test_remembered_newer_look_replaces_and_kinds_stand_side_by_side(login: dict
     assert len(recall_nodes("zih-alpha", "", login, settings)) == 3
 
 
-def test_remembered_long_ago_is_said(login: dict[str, str]) -> None:
-    path = remember(in_job(login))
-    change(path, when=time.time() - 91 * 86400)
-    found = recall(login)
-    assert found.is_stale
-    assert "long ago" in found.source
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"driver": "535; rm -rf ~"},
-        {"driver": "535\n"},
-        {"driver": None},
-        {"driver": ["535"]},
-        {"gpus": "A100"},
-        {"gpus": ["\x1b[2JA100"]},
-        {"gpus": ["x"] * 65},
-        {"gpu_count": -1},
-        {"gpu_count": True},
-        {"gpu_count": 10**9},
-        {"cpu_features": ["avx2", "AVX 512"]},
-        {"cpu_features": ["avx"] * 1000},
-        {"host": "a\u202eb"},
-        {"host": "x" * 200},
-        {"when": "now"},
-        {"when": -1},
-        {"when": 1e300},
-        {"when": float("nan")},
-        {"when": 10**400},
-        {"glibc": "2.28-a"},
-        {"queue": ""},
-        {"version": 2},
-    ],
-)
+@each_row("values", [
+    {"driver": "535; rm -rf ~"}, {"driver": "535\n"}, {"driver": None}, {"driver": ["535"]}, {"gpus": "A100"},
+    {"gpus": ["\x1b[2JA100"]}, {"gpus": ["x"] * 65}, {"gpu_count": -1}, {"gpu_count": True}, {"gpu_count": 10**9},
+    {"cpu_features": ["avx2", "AVX 512"]}, {"cpu_features": ["avx"] * 1000}, {"host": "a\u202eb"},
+    {"host": "x" * 200}, {"when": "now"}, {"when": -1}, {"when": 1e300}, {"when": float("nan")}, {"when": 10**400},
+    {"glibc": "2.28-a"}, {"queue": ""}, {"version": 2},
+])  # fmt: skip
 def test_remembered_hostile_values_are_passed_over_with_a_warning(
     login: dict[str, str], values: dict[str, object]
 ) -> None:
@@ -179,7 +149,7 @@ def test_remembered_hostile_values_are_passed_over_with_a_warning(
     assert progress.said[0].isprintable()
 
 
-@pytest.mark.parametrize("data", [b"", b"[1]", b"{", b"\xff\xfe", b"[" * 60000, b"1" * 5000, b" " * (65 << 10)])
+@each_row("data", [b"", b"[1]", b"{", b"\xff\xfe", b"[" * 60000, b"1" * 5000, b" " * (65 << 10)])
 def test_remembered_files_that_are_something_else_are_passed_over(login: dict[str, str], data: bytes) -> None:
     path = remember(in_job(login))
     path.write_bytes(data)
@@ -198,11 +168,6 @@ def test_remembered_links_pipes_and_foreign_files_are_passed_over(login: dict[st
     assert len(progress.said) == 2
 
 
-def test_remembered_facts_that_could_not_be_read_back_are_not_written(login: dict[str, str]) -> None:
-    environ = in_job(login)
-    assert remember_node(environ, Settings.load(environ=environ), NodeFacts(driver="\x1b]0;x\x07")) is None
-
-
 def test_remembered_lies_where_nodes_see_it(login: dict[str, str], tmp_path: Path) -> None:
     site = load_site("sdumont", find_folders(login))  # whose nodes do not see the home
     assert not site.home_on_nodes
@@ -214,10 +179,3 @@ def test_remembered_lies_where_nodes_see_it(login: dict[str, str], tmp_path: Pat
     assert recall(environ, "sdumont", "sequana_gpu").facts == FACTS
     chosen = {**login, "KEDGE_JOBDIR": str(tmp_path / "jobs")}
     assert find_node_folder(Settings.load(environ=chosen), site, chosen) == tmp_path / "jobs/nodes"
-
-
-def test_remembered_where_nothing_can_be_written_is_no_error(login: dict[str, str], tmp_path: Path) -> None:
-    (tmp_path / "home").write_text("a file")
-    environ = in_job(login)
-    assert remember_node(environ, Settings.load(environ=environ), FACTS) is None
-    assert recall(login) is None

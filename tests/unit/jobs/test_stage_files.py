@@ -13,6 +13,7 @@ from kedge.cluster.job import Job, Parallel, StagedImage
 from kedge.cluster.site import Site
 from kedge.jobs.stage_files import plan_staging
 from kedge.jobs.stage_image import FileStaging
+from tests.builders.rows import each_row
 
 SITE = Site("cluster", "Cluster", "slurm", node_directory="/local")
 JOB = Job(image="image.sif", command=("true",), parallel=Parallel.MPI, nodes=1024, tasks_per_node=64)
@@ -42,7 +43,7 @@ def cluster(tmp_path: Path) -> Cluster:
     return Cluster(tmp_path)
 
 
-@pytest.mark.parametrize("kind", ["nfs4", "lustre"])
+@each_row("kind", ["nfs4", "lustre"])
 def test_many_nodes_get_copies_of_what_would_keep_the_server_busy(cluster: Cluster, kind: str) -> None:
     staging = cluster.plan(JOB, kind)
     assert staging.image
@@ -51,47 +52,32 @@ def test_many_nodes_get_copies_of_what_would_keep_the_server_busy(cluster: Clust
     assert len(staging.notes) == staging.image + staging.kedge
 
 
-@pytest.mark.parametrize(
-    ("job", "kind"),
-    [
-        (replace(JOB, nodes=2), "nfs4"),
-        (replace(JOB, nodes=64), "lustre"),
-        (JOB, "ext4"),  # a disk of this node: who knows what the others have there
-        (replace(JOB, stage="never"), "nfs4"),
-        (replace(JOB, runtime="pyxis"), "nfs4"),
-        (replace(JOB, nodes=1), "nfs4"),
-    ],
-)
+@each_row(("job", "kind"), [
+    (replace(JOB, nodes=2), "nfs4"), (replace(JOB, nodes=64), "lustre"),
+    (JOB, "ext4"),  # a disk of this node: who knows what the others have there
+    (replace(JOB, stage="never"), "nfs4"), (replace(JOB, runtime="pyxis"), "nfs4"), (replace(JOB, nodes=1), "nfs4"),
+])  # fmt: skip
 def test_nothing_is_copied_where_it_does_not_pay_or_is_not_wanted(cluster: Cluster, job: Job, kind: str) -> None:
     assert cluster.plan(job, kind) == FileStaging()
 
 
-def test_image_is_not_copied_unasked_where_no_disk_of_the_nodes_is_known(cluster: Cluster) -> None:
+def test_some_copies_are_made_where_asked_or_possible(cluster: Cluster) -> None:
     staging = cluster.plan(JOB, "nfs4", replace(SITE, node_directory=""))
     assert staging.kedge
     assert not staging.image
-
-
-def test_other_runtimes_get_the_image_and_no_kedge(cluster: Cluster) -> None:
     staging = cluster.plan(replace(JOB, runtime="apptainer"), "nfs4")
     assert (staging.kedge, staging.image) == (False, True)
     assert cluster.plan(replace(JOB, runtime="apptainer", stage="always"), "nfs4").kedge is False
-
-
-def test_schedulers_without_a_command_for_it_copy_nothing_unasked(cluster: Cluster) -> None:
     site = replace(SITE, scheduler="pbs")
     assert cluster.plan(JOB, "nfs4", site) == FileStaging()
     asked = cluster.plan(replace(JOB, stage="always"), "nfs4", site)
     assert (asked.kedge, asked.image) == (False, True)
     assert "only Slurm" in asked.notes[0]
-
-
-def test_always_copies_on_any_file_system(cluster: Cluster) -> None:
     staging = cluster.plan(replace(JOB, nodes=2, stage="always"), "ext4")
     assert staging == FileStaging(kedge=True, image=True)
-
-
-def test_installation_is_not_copied_and_its_cost_is_said(cluster: Cluster) -> None:
+    cluster.image.unlink()
+    assert not cluster.plan(JOB, "nfs4").image
+    assert cluster.plan(replace(JOB, stage="always"), "nfs4").image
     staging = cluster.plan(JOB, "nfs4", kedge=cluster.installed)
     assert not staging.kedge
     assert "1,024 nodes × 64" in staging.notes[0]
@@ -101,9 +87,3 @@ def test_installation_is_not_copied_and_its_cost_is_said(cluster: Cluster) -> No
     asked = cluster.plan(replace(JOB, stage="always"), "nfs4", kedge=cluster.installed)
     assert not asked.kedge
     assert "many files" in asked.notes[0]
-
-
-def test_image_that_is_not_there_yet_is_copied_only_when_asked(cluster: Cluster) -> None:
-    cluster.image.unlink()
-    assert not cluster.plan(JOB, "nfs4").image
-    assert cluster.plan(replace(JOB, stage="always"), "nfs4").image

@@ -20,6 +20,7 @@ from kedge.jobs.cluster import Cluster
 from kedge.jobs.find_job import FoundJob
 from kedge.jobs.records import Draft, Record, Records
 from kedge.jobs.wait import wait_for, wait_for_all
+from tests.builders.rows import each_row
 
 LINE = "{id}|{index}|{state}|ada|gpu||1794728396|N/A|N/A|10:00|{reason}|train\n"
 
@@ -86,7 +87,7 @@ def test_waiting_for_lost_jobs_takes_as_long_as_for_one(
     assert asked.count("scontrol") == 0
 
 
-@pytest.mark.parametrize("reason", ["DependencyNeverSatisfied", "BadConstraints", "QOSMaxWallDurationPerJobLimit"])
+@each_row("reason", ["DependencyNeverSatisfied", "BadConstraints", "QOSMaxWallDurationPerJobLimit"])
 def test_waiting_in_vain_ends_at_once(
     cluster: Cluster, clock: Clock, monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:

@@ -42,7 +42,7 @@ def choose(
     )
 
 
-@pytest.mark.parametrize(("mpi", "wanted"), [(OPEN, "pmix"), (MPICH, "pmi2")])
+@each_row(("mpi", "wanted"), [(OPEN, "pmix"), (MPICH, "pmi2")])
 def test_srun_offers_the_pmi_that_the_image_speaks_whatever_the_profile_says(mpi: MpiFacts, wanted: str) -> None:
     for said in ("pmix", "pmi2", ""):
         choice = choose(mpi=mpi, host=OPEN, site=Site("here", "here", "slurm", mpi_type=said))
@@ -50,25 +50,17 @@ def test_srun_offers_the_pmi_that_the_image_speaks_whatever_the_profile_says(mpi
         assert choice.pmi == mpi.pmi
 
 
-@pytest.mark.parametrize(("mpi", "said"), [(MPICH, "pmix"), (MPICH, "none"), (OPEN, "pmi2"), (OPEN, "none")])
+@each_row(("mpi", "said"), [(MPICH, "pmix"), (MPICH, "none"), (OPEN, "pmi2"), (OPEN, "none")])
 def test_a_pmi_that_makes_singletons_is_refused(mpi: MpiFacts, said: str) -> None:
     with pytest.raises(LaunchRefused, match=f"srun --mpi={said} does not connect ranks of {mpi.title}"):
         choose(mpi=mpi, mpi_type=said)
     assert choose(mpi=mpi, mpi_type=said, has_check=False).mpi_type == said
 
 
-@each_row(
-    ("scheduler", "nodes", "launcher"),
-    [
-        ("slurm", 1, "srun"),
-        ("slurm", 2, "srun"),
-        ("gridengine", 2, "qrsh"),
-        ("gridengine", 1, "local"),
-        ("pbs", 2, "mpirun"),
-        ("pbs", 1, "local"),
-        ("local", 1, "local"),
-    ],
-)
+@each_row(("scheduler", "nodes", "launcher"), [
+    ("slurm", 1, "srun"), ("slurm", 2, "srun"), ("gridengine", 2, "qrsh"), ("gridengine", 1, "local"),
+    ("pbs", 2, "mpirun"), ("pbs", 1, "local"), ("local", 1, "local"),
+])  # fmt: skip
 def test_without_mpi_the_scheduler_starts_the_tasks_where_it_can(scheduler: str, nodes: int, launcher: str) -> None:
     own = Site("here", "here", scheduler, launcher="srun" if scheduler == "slurm" else "mpirun")  # as generic profiles
     choice = choose(scheduler, nodes=nodes, host=OPEN, contract=Contract.RANKS)
@@ -77,7 +69,7 @@ def test_without_mpi_the_scheduler_starts_the_tasks_where_it_can(scheduler: str,
     assert not choice.pmi
 
 
-@pytest.mark.parametrize(("scheduler", "nodes"), [("gridengine", 2), ("pbs", 2), ("local", 1)])
+@each_row(("scheduler", "nodes"), [("gridengine", 2), ("pbs", 2), ("local", 1)])
 def test_elsewhere_the_hosts_mpi_of_the_same_family_starts_ranks(scheduler: str, nodes: int) -> None:
     choice = choose(scheduler, nodes=nodes, mpi=OPEN, host=OPEN)
     assert (choice.launcher, choice.path, choice.mode) == ("mpirun", "/usr/bin/mpirun", HYBRID)
@@ -85,46 +77,34 @@ def test_elsewhere_the_hosts_mpi_of_the_same_family_starts_ranks(scheduler: str,
     assert (choice.launcher, choice.path) == ("mpiexec", "/usr/bin/mpiexec.hydra")
 
 
-def test_on_one_host_the_images_own_mpirun_is_the_last_resort() -> None:
-    choice = choose("local", nodes=1, mpi=MPICH, host=OPEN)
-    assert (choice.launcher, choice.mode, choice.path) == ("mpiexec", CONTAINED, "/usr/bin/mpiexec.hydra")
-
-
-def test_another_family_on_several_nodes_is_refused() -> None:
+def test_what_cannot_start_ranks_is_refused() -> None:
     with pytest.raises(LaunchRefused, match=r"no launcher here starts ranks of MPICH 4\.0\.2"):
         choose("gridengine", mpi=MPICH, host=OPEN)
+    with pytest.raises(LaunchRefused, match="cannot start ranks of MPICH"):
+        choose("local", nodes=1, mpi=MPICH, host=OPEN, launcher="mpirun")
+    with pytest.raises(LaunchRefused, match="this is no Slurm job but one of Grid Engine"):
+        choose("gridengine", mpi=MPICH, host=MPICH, mpi_mode=PMI_ONLY)
+    with pytest.raises(LaunchRefused, match="no program starts tasks on the 2 nodes"):
+        choose("pbs", programs="", contract=Contract.RANKS)
 
 
-@pytest.mark.parametrize("launcher", ["local", "qrsh"])
+@each_row("launcher", ["local", "qrsh"])
 def test_kedges_own_start_does_not_connect_ranks_of_mpi(launcher: str) -> None:
     with pytest.raises(LaunchRefused, match="does not connect ranks of MPI"):
         choose("gridengine", mpi=OPEN, host=OPEN, launcher=launcher)
     assert choose("gridengine", mpi=OPEN, host=OPEN, launcher=launcher, contract=Contract.RANKS).launcher == launcher
 
 
-def test_a_launcher_of_another_family_is_refused_when_it_is_asked_for() -> None:
-    with pytest.raises(LaunchRefused, match="cannot start ranks of MPICH"):
-        choose("local", nodes=1, mpi=MPICH, host=OPEN, launcher="mpirun")
-
-
-def test_srun_alone_is_for_slurm_jobs() -> None:
-    with pytest.raises(LaunchRefused, match="this is no Slurm job but one of Grid Engine"):
-        choose("gridengine", mpi=MPICH, host=MPICH, mpi_mode=PMI_ONLY)
-
-
-def test_the_launcher_of_a_site_comes_first_where_it_is() -> None:
+def test_the_launcher_of_a_site_or_image_where_it_is() -> None:
     site = Site("tacc", "tacc", "slurm", launcher="ibrun")
     assert choose(site=site, programs="srun ibrun", contract=Contract.RANKS).launcher == "ibrun"
     assert choose(site=site, programs="srun", contract=Contract.RANKS).launcher == "srun"
     assert choose(site=replace(site, launcher="none"), programs="srun", contract=Contract.RANKS).launcher == "srun"
+    choice = choose("local", nodes=1, mpi=MPICH, host=OPEN)
+    assert (choice.launcher, choice.mode, choice.path) == ("mpiexec", CONTAINED, "/usr/bin/mpiexec.hydra")
 
 
-def test_no_program_for_other_nodes_is_a_refusal() -> None:
-    with pytest.raises(LaunchRefused, match="no program starts tasks on the 2 nodes"):
-        choose("pbs", programs="", contract=Contract.RANKS)
-
-
-@pytest.mark.parametrize(("nodes", "launcher"), [(1, "local"), (2, "mpirun")])
+@each_row(("nodes", "launcher"), [(1, "local"), (2, "mpirun")])
 def test_tasks_of_one_host_need_no_mpirun_even_if_the_profile_names_it(nodes: int, launcher: str) -> None:
     site = Site("here", "here", "local", launcher="mpirun")
     assert choose("local", nodes=nodes, host=OPEN, site=site, contract=Contract.RANKS).launcher == launcher

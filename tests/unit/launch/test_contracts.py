@@ -44,25 +44,19 @@ def test_ranks_get_what_env_rendezvous_reads() -> None:
     found = variables(Contract.RANKS)
     wanted = {"RANK": "4", "WORLD_SIZE": "5", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "NODE_RANK": "2"}
     assert found.items() >= (wanted | {"GROUP_RANK": "2", "MASTER_ADDR": "gpu01", "MASTER_PORT": "24711"}).items()
+    # With its store rank 0 would wait for one that nobody opens
+    found = variables(Contract.RANKS)
+    assert {name for name, value in found.items() if value is None} == LEFT_BY_TORCHRUN
 
 
-def test_contracts_are_named_as_users_and_other_versions_of_kedge_name_them() -> None:
+def test_contracts_and_tasks_have_names() -> None:
     assert [each.value for each in Contract] == [
         *("none", "ranks", "torchrun", "elastic", "multiproc", "lightning", "horovod", "jax", "deepspeed"),
         "tensorflow",
     ]
-
-
-def test_a_task_is_called_by_its_rank_or_by_what_it_starts() -> None:
     assert name_task(Contract.RANKS, 3) == "rank 3"
     assert [name_task(each, 3) for each in (Contract.TORCHRUN, Contract.ELASTIC)] == ["torchrun", "torchrun"]
     assert name_task(Contract.MULTIPROC, 3) == "multiproc"
-
-
-def test_ranks_lose_what_a_torchrun_around_them_left() -> None:
-    """With its store rank 0 would wait for one that nobody opens."""
-    found = variables(Contract.RANKS)
-    assert {name for name, value in found.items() if value is None} == LEFT_BY_TORCHRUN
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=5))
@@ -89,17 +83,11 @@ def test_lightning_takes_the_ranks_as_they_are() -> None:
     assert variables(Contract.LIGHTNING, alone)["SLURM_JOB_NAME"] == "bash"
 
 
-def test_horovod_uses_mpi() -> None:
-    assert variables(Contract.HOROVOD) == {
-        "HOROVOD_CONTROLLER": "mpi",
-        "HOROVOD_CPU_OPERATIONS": "mpi",
-    }
+def test_horovod_jax_and_deepspeed() -> None:
+    assert variables(Contract.HOROVOD) == {"HOROVOD_CONTROLLER": "mpi", "HOROVOD_CPU_OPERATIONS": "mpi"}
     assert needs_mpi(Contract.HOROVOD)
     assert needs_mpi(Contract.NONE)
     assert not needs_mpi(Contract.RANKS)
-
-
-def test_jax() -> None:
     found = variables(Contract.JAX)
     assert found["JAX_COORDINATOR_ADDRESS"] == "gpu01:24711"
     assert (found["JAX_NUM_PROCESSES"], found["JAX_PROCESS_ID"]) == ("5", "4")
@@ -107,9 +95,6 @@ def test_jax() -> None:
     assert (found["SLURM_JOB_ID"], found["SLURM_STEP_NODELIST"]) == ("1", "")
     inside = variables(Contract.JAX, hosts=("n1", "n1", "n2"), environ={"SLURM_JOB_ID": "4711"})
     assert (inside["SLURM_JOB_ID"], inside["SLURM_STEP_NODELIST"]) == ("4711", "n1,n2")
-
-
-def test_deepspeed_has_all_that_keeps_it_from_asking_mpi() -> None:
     found = variables(Contract.DEEPSPEED)
     assert all(found[name] for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK"))
     assert (found["CROSS_RANK"], found["CROSS_SIZE"], found["LOCAL_SIZE"]) == ("2", "3", "1")
@@ -123,16 +108,13 @@ def test_tensorflow_workers_of_one_node_have_ports_of_their_own() -> None:
     }
 
 
-def test_torchrun_static() -> None:
+def test_torchrun_static_and_elastic() -> None:
     rank = Rank(1, 3, 0, 1, 1, 3)
     assert rank_command(Contract.TORCHRUN, rank, Terms(MEETING, processes=4), ["train.py", "--lr", "1"]) == (
         *("torchrun", "--nnodes=3", "--nproc_per_node=4", "--node_rank=1"),
         *("--master_addr=gpu01", "--master_port=24711", "train.py", "--lr", "1"),
     )
     assert starts_one_per_node(Contract.TORCHRUN)
-
-
-def test_torchrun_elastic_says_who_opens_the_store() -> None:
     terms = Terms(MEETING, processes=4, least_nodes=2, restarts=3)
     words = [rank_command(Contract.ELASTIC, Rank(node, 3, 0, 1, node, 3), terms, ["train.py"]) for node in range(3)]
     assert words[0][1:-1] == (
@@ -140,24 +122,18 @@ def test_torchrun_elastic_says_who_opens_the_store() -> None:
         *("--rdzv_id=kedge-4711.0", "--rdzv_conf=is_host=1", "--max_restarts=3"),
     )
     assert [word for each in words for word in each if "is_host" in word][1:] == ["--rdzv_conf=is_host=0"] * 2
-
-
-def test_torchrun_starts_one_process_all_nodes_and_nothing_again_unless_told() -> None:
     rank = Rank(0, 3, 0, 1, 0, 3)
     assert "--nproc_per_node=1" in rank_command(Contract.TORCHRUN, rank, Terms(MEETING), ["train.py"])
     elastic = rank_command(Contract.ELASTIC, rank, Terms(MEETING), ["train.py"])
     assert {"--nnodes=3:3", "--nproc_per_node=1", "--max_restarts=0"} < set(elastic)
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["python", "/w/multiproc.py", "main.py"],
-        ["python", "-m", "torch.distributed.launch", "main.py"],
-        ["python", "-m", "torch.distributed.run", "main.py"],
-        ["python", "-m", "multiproc", "main.py"],
-    ],
-)
+@each_row("command", [
+    ["python", "/w/multiproc.py", "main.py"],
+    ["python", "-m", "torch.distributed.launch", "main.py"],
+    ["python", "-m", "torch.distributed.run", "main.py"],
+    ["python", "-m", "multiproc", "main.py"],
+])  # fmt: skip
 def test_multiproc_options_go_before_the_user_s(command: list[str]) -> None:
     found = rank_command(Contract.MULTIPROC, Rank(1, 2, 0, 1, 1, 2), Terms(MEETING, processes=8), command)
     assert [*found[: len(command) - 1], found[-1]] == command
@@ -166,7 +142,7 @@ def test_multiproc_options_go_before_the_user_s(command: list[str]) -> None:
     )
 
 
-def test_starters_lose_options_that_leak_as_variables() -> None:
+def test_variables_that_leak_go_and_the_users_stay() -> None:
     found = variables(Contract.TORCHRUN, environ={"PET_NNODES": "9", "WORLD_SIZE": "7"})
     workers = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK"}
     assert {name for name, value in found.items() if value is None} == {"PET_NNODES", *workers, *LEFT_BY_TORCHRUN}
@@ -175,21 +151,18 @@ def test_starters_lose_options_that_leak_as_variables() -> None:
         "MASTER_PORT": "24711",
         "NODE_RANK": "2",
     }
+    found = variables(Contract.RANKS, interface="ib0")
+    assert (found["NCCL_SOCKET_IFNAME"], found["GLOO_SOCKET_IFNAME"]) == ("=ib0", "ib0")
+    kept = variables(Contract.RANKS, interface="ib0", environ={"NCCL_SOCKET_IFNAME": "^docker0"})
+    assert "NCCL_SOCKET_IFNAME" not in kept
+    assert kept["GLOO_SOCKET_IFNAME"] == "ib0"
+    assert "NCCL_SOCKET_IFNAME" not in variables(Contract.RANKS)
 
 
-def test_other_contracts_leave_the_command_alone() -> None:
+def test_commands_are_checked_and_left_alone() -> None:
     for contract in Contract:
         if not starts_one_per_node(contract):
             assert rank_command(contract, LAST, Terms(MEETING), ["python", "a.py"]) == ("python", "a.py")
-
-
-@each_row("word", ["horovodrun", "/usr/bin/mpirun", "mpiexec", "srun", "ibrun", "deepspeed", "accelerate"])
-def test_command_that_is_a_launcher_is_refused(word: str) -> None:
-    with pytest.raises(LaunchRefused, match="starts processes itself"):
-        check_command(Contract.RANKS, [word, "-np", "4", "python"])
-
-
-def test_command_checks() -> None:
     check_command(Contract.NONE, [])
     check_command(Contract.TORCHRUN, ["train.py"])
     check_command(Contract.MULTIPROC, ["python", "multiproc.py", "a.py"])
@@ -199,26 +172,20 @@ def test_command_checks() -> None:
         check_command(Contract.TORCHRUN, ["torchrun", "a.py"])
 
 
-def test_threads_are_those_of_the_task() -> None:
+@each_row("word", ["horovodrun", "/usr/bin/mpirun", "mpiexec", "srun", "ibrun", "deepspeed", "accelerate"])
+def test_command_that_is_a_launcher_is_refused(word: str) -> None:
+    with pytest.raises(LaunchRefused, match="starts processes itself"):
+        check_command(Contract.RANKS, [word, "-np", "4", "python"])
+
+
+def test_threads_are_those_of_the_task_or_the_users() -> None:
     rank = Rank(0, 8, 0, 4, 0, 2)
     assert variables(Contract.RANKS, rank, cpus=8)["OMP_NUM_THREADS"] == "8"
     assert variables(Contract.TORCHRUN, Rank(0, 2, 0, 1, 0, 2), cpus=32, processes=8)["OMP_NUM_THREADS"] == "4"
     assert variables(Contract.RANKS, rank)["OMP_NUM_THREADS"] == "1", "unknown, and shared by four"
     assert variables(Contract.RANKS, Rank(0, 4, 0, 2, 0, 2))["OMP_NUM_THREADS"] == "1", "by two"
     assert "OMP_NUM_THREADS" not in variables(Contract.NONE, Rank(0, 1, 0, 1, 0, 1))
-
-
-def test_threads_that_the_user_set_stay_unless_they_are_too_many() -> None:
     rank = Rank(0, 8, 0, 4, 0, 2)
     for cpus, text in ((8, "2"), (8, "8"), (0, "6")):
         assert "OMP_NUM_THREADS" not in variables(Contract.RANKS, rank, cpus=cpus, environ={"OMP_NUM_THREADS": text})
     assert variables(Contract.RANKS, rank, cpus=8, environ={"OMP_NUM_THREADS": "32"})["OMP_NUM_THREADS"] == "8"
-
-
-def test_interface_is_named_unless_the_user_did() -> None:
-    found = variables(Contract.RANKS, interface="ib0")
-    assert (found["NCCL_SOCKET_IFNAME"], found["GLOO_SOCKET_IFNAME"]) == ("=ib0", "ib0")
-    kept = variables(Contract.RANKS, interface="ib0", environ={"NCCL_SOCKET_IFNAME": "^docker0"})
-    assert "NCCL_SOCKET_IFNAME" not in kept
-    assert kept["GLOO_SOCKET_IFNAME"] == "ib0"
-    assert "NCCL_SOCKET_IFNAME" not in variables(Contract.RANKS)

@@ -32,43 +32,23 @@ def find(answer: tuple[str, ...] | None, contract: str = "ranks", fallback: str 
     return find_network(order(contract, fallback), SECOND, lambda _: answer, lambda: (SLOW, FAST, DOCKER))
 
 
-def test_network_by_name_and_the_interface_with_the_route() -> None:
+def test_network_of_names_and_routes() -> None:
     assert find(("10.2.0.4",)) == NodeNetwork("gpu01", "ens5")
     assert find(("10.1.0.4",)) == NodeNetwork("gpu01", "eno1")
-
-
-def test_network_of_the_first_node_itself_on_debian() -> None:
     assert find(("127.0.1.1", "10.2.0.5")) == NodeNetwork("gpu01", "ens5")
     assert find(("127.0.1.1",)) == NodeNetwork("gpu01", "eno1"), "the default route"
-
-
-def test_network_of_a_node_that_does_not_know_the_name() -> None:
-    assert find((), fallback="10.2.0.4") == NodeNetwork("10.2.0.4", "ens5")
-    with pytest.raises(LaunchRefused, match="does not know gpu01") as caught:
-        find((), fallback="")
-    assert "address_suffix" in str(caught.value.hint)
-
-
-def test_network_where_names_cannot_be_asked_for() -> None:
     assert find(None, fallback="") == NodeNetwork("gpu01", "eno1")
-
-
-def test_network_of_mpi_is_the_launcher_s() -> None:
     assert find((), contract="none", fallback="") == NodeNetwork("gpu01")
     assert find((), contract="horovod", fallback="").interface == "eno1"
 
-
-def test_network_of_one_node_asks_nobody() -> None:
     def fail(name: str) -> None:
         raise AssertionError(name)
 
     assert find_network(order(), Rank(0, 2, 0, 2, 0, 1), fail) == NodeNetwork("gpu01")
-
-
-def test_first_node_names_its_address_of_the_old_kind_first() -> None:
-    choice, address = describe_first_node((FAST, DOCKER))
-    assert (choice.name, address) == ("ens5", "10.2.0.5")
-    assert describe_first_node((DOCKER,))[1] == ""
+    assert find((), fallback="10.2.0.4") == NodeNetwork("10.2.0.4", "ens5")
+    with pytest.raises(LaunchRefused, match="does not know gpu01") as caught:
+        find((), fallback="")
+    assert "address_suffix" in str(caught.value.hint)
 
 
 def test_names_are_looked_up() -> None:
@@ -77,6 +57,9 @@ def test_names_are_looked_up() -> None:
     assert not is_reachable("127.0.1.1")
     assert not is_reachable("gpu01")
     assert is_reachable("10.0.0.1")
+    choice, address = describe_first_node((FAST, DOCKER))
+    assert (choice.name, address) == ("ens5", "10.2.0.5")
+    assert describe_first_node((DOCKER,))[1] == ""
 
 
 def test_place_of_a_rank_is_where_it_was_planned() -> None:

@@ -23,16 +23,23 @@ ORDER = RankOrder(
 )
 
 
-def test_an_order_is_read_as_it_was_written() -> None:
+def test_an_order_is_read_as_it_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert RankOrder.decode(ORDER.encode()) == ORDER
+    for text in (f"{ORDER.encode()} ", f"{ORDER.encode()}{{}}", f" {ORDER.encode()}"):
+        with pytest.raises(LaunchRefused, match="cannot read"):
+            RankOrder.decode(text)
+    monkeypatch.setitem(sys.modules, "_json", None)  # without the parser in C
     assert RankOrder.decode(ORDER.encode()) == ORDER
 
 
-def test_an_order_is_read_the_same_without_the_parser_in_c(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "_json", None)
-    assert RankOrder.decode(ORDER.encode()) == ORDER
-
-
-def test_an_order_leaves_out_what_a_launch_does_not_need() -> None:
+def test_an_order_has_the_terms_of_each_node_and_nothing_else() -> None:
+    order = replace(ORDER, cpus=(8, 4), processes=(2, 3), interface="ib0", restarts=5, least_nodes=1)
+    first, second, beyond = (order.terms_on(node, {"A": "1"}) for node in (0, 1, 2))
+    assert [(each.cpus, each.processes) for each in (first, second, beyond)] == [(8, 2), (4, 3), (0, 1)]
+    assert order.terms_on(-1).cpus == 0
+    assert first.hosts == ("n1", "n1", "n2", "n2")
+    assert (first.interface, first.restarts, first.least_nodes, first.environ) == ("ib0", 5, 1, {"A": "1"})
+    assert first.rendezvous.endpoint == "nöde-1:29500"
     least = RankOrder("torchrun", (1, 1), "n1", 29500, "id")
     assert least == RankOrder(
         *("torchrun", (1, 1), "n1", 29500, "id", (), (), ("torchrun",), (), ()),
@@ -41,22 +48,6 @@ def test_an_order_leaves_out_what_a_launch_does_not_need() -> None:
     assert least.terms_on(1) == Terms(
         Rendezvous("n1", 29500, "id"), cpus=0, processes=1, starter=("torchrun",), least_nodes=0, restarts=0, hosts=()
     )
-
-
-def test_an_order_has_the_terms_of_each_node() -> None:
-    order = replace(ORDER, cpus=(8, 4), processes=(2, 3), interface="ib0", restarts=5, least_nodes=1)
-    first, second, beyond = (order.terms_on(node, {"A": "1"}) for node in (0, 1, 2))
-    assert [(each.cpus, each.processes) for each in (first, second, beyond)] == [(8, 2), (4, 3), (0, 1)]
-    assert order.terms_on(-1).cpus == 0
-    assert first.hosts == ("n1", "n1", "n2", "n2")
-    assert (first.interface, first.restarts, first.least_nodes, first.environ) == ("ib0", 5, 1, {"A": "1"})
-    assert first.rendezvous.endpoint == "nöde-1:29500"
-
-
-def test_an_order_is_one_value_and_nothing_else() -> None:
-    for text in (f"{ORDER.encode()} ", f"{ORDER.encode()}{{}}", f" {ORDER.encode()}"):
-        with pytest.raises(LaunchRefused, match="cannot read"):
-            RankOrder.decode(text)
 
 
 @each_row("text", ["", "{", "[1]", "7", '{"layout":1}', "{} {}", '{"a":NaN}', "nonsense", '{"contract":"x\n"}', " {}"])
@@ -71,14 +62,11 @@ def rewrite(**changes: object) -> str:
     return json.dumps({name: value for name, value in document.items() if value is not None})
 
 
-@pytest.mark.parametrize(
-    ("changes", "what"),
-    [
-        ({"kedge": "9.1", "colour": "red"}, "this node's does not know 'colour'"),
-        ({"kedge": "9.1", "contract": "telepathy"}, "this node's does not know the contract 'telepathy'"),
-        ({"kedge": "9.1", "contract": "a\n\x1b[31m" + "b" * 99}, "contract 'a??[31mbbb"),
-    ],
-)
+@each_row(("changes", "what"), [
+    ({"kedge": "9.1", "colour": "red"}, "this node's does not know 'colour'"),
+    ({"kedge": "9.1", "contract": "telepathy"}, "this node's does not know the contract 'telepathy'"),
+    ({"kedge": "9.1", "contract": "a\n\x1b[31m" + "b" * 99}, "contract 'a??[31mbbb"),
+])  # fmt: skip
 def test_an_order_of_a_newer_kedge_says_to_update_the_node(changes: dict[str, object], what: str) -> None:
     host = os.uname().nodename
     with pytest.raises(LaunchRefused) as refusal:
@@ -97,20 +85,10 @@ def test_an_order_of_an_older_kedge_says_to_update_the_launch() -> None:
     assert refusal.value.hint == f"update the kedge that runs 'kedge launch' to the version on {host} ({VERSION})"
 
 
-@each_row(
-    "changes",
-    [
-        {"contract": ["ranks"]},
-        {"layout": 2},
-        {"layout": ["2", 2]},
-        {"port": "29500"},
-        {"is_checked": 1},
-        {"node": "a"},
-        {"node": 2},
-        {"hosts": [1, 2]},
-        {"address": {}},
-    ],
-)
+@each_row("changes", [
+    {"contract": ["ranks"]}, {"layout": 2}, {"layout": ["2", 2]}, {"port": "29500"}, {"is_checked": 1}, {"node": "a"},
+    {"node": 2}, {"hosts": [1, 2]}, {"address": {}},
+])  # fmt: skip
 def test_values_of_another_kind_are_refused(changes: dict[str, object]) -> None:
     with pytest.raises(LaunchRefused, match="do not fit") as refusal:
         RankOrder.decode(rewrite(**changes))

@@ -23,44 +23,25 @@ STAGED = StartCost("staged", first=10, later=0, node_bytes=0, seconds=0.05, stag
 EXACT = FileServer("server", operations=1000, bandwidth=1e6, latency=0.001)
 
 
-def test_operations_are_one_first_rank_and_later_ranks_on_each_node() -> None:
+def test_starts_are_counted_and_bounded() -> None:
     assert count_operations(INSTALLED, JobSize(1, 1)) == 400
     assert count_operations(INSTALLED, JobSize(2, 8)) == 2 * (400 + 7 * 200)
-
-
-def test_image_is_read_by_each_node_once_and_a_staged_file_by_one() -> None:
     assert count_bytes(INSTALLED, JobSize(4, 8, image_bytes=100)) == 4 * (1_000_000 + 100)
     assert count_bytes(STAGED, JobSize(4, 8)) == 30_000_000
-
-
-def test_one_rank_waits_for_each_answer() -> None:
-    # 400 answers of 1 ms, of a server that could give 400 in 0.4 s, and 1 MB at 1 MB/s
     assert estimate_start(INSTALLED, EXACT, JobSize(1, 1)) == pytest.approx(0.4 + 1.0 + 0.05)
-
-
-def test_many_ranks_wait_for_the_server() -> None:
     size = JobSize(64, 8)
     operations = 64 * (400 + 7 * 200) / 1000
     assert estimate_start(INSTALLED, EXACT, size) == pytest.approx(operations + 64 * 1.0 + 0.05)
 
 
-def test_time_grows_with_the_nodes_and_no_faster() -> None:
+def test_times_grow_with_nodes_ranks_and_broadcasts() -> None:
     times = [estimate_start(INSTALLED, NFS, JobSize(nodes, 64)) for nodes in (256, 512, 1024)]
     assert times[0] < times[1] < times[2] < 2.01 * times[1]
-
-
-def test_ranks_above_the_cores_take_turns() -> None:
     few, many = (estimate_start(STAGED, PARALLEL, JobSize(1, ranks, cores=8)) for ranks in (8, 64))
     assert many - few == pytest.approx(7 * 0.05)
-
-
-def test_broadcast_does_not_grow_with_the_nodes_beyond_its_fan_out() -> None:
     assert estimate_broadcast(1 << 30, 1) == 0
     assert estimate_broadcast(1 << 30, 9) == estimate_broadcast(1 << 30, 1024)
     assert estimate_broadcast(1 << 30, 3) < estimate_broadcast(1 << 30, 9)
-
-
-def test_staging_wins_on_many_nodes_and_loses_on_few() -> None:
     image = 4_000_000_000
     assert estimate_saving(image, NFS, 2) < 0 < estimate_saving(image, NFS, 64)
     assert estimate_saving(image, PARALLEL, 64) < 0 < estimate_saving(image, PARALLEL, 1024)

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
+"""The check of the ranks: which world answers, and why it failed."""
+
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as some
 
+from kedge.launch import check_world
 from kedge.launch.check_world import AskedWorld, WorldProblem, compare_world, explain_singletons
+from kedge.launch.follow_output import RankFailure
 from kedge.launch.probe.answers import RankAnswer
 from tests.builders.rows import each_row
 
@@ -17,7 +21,6 @@ def answer(rank: int, size: int, host: str = "n1", task: int = -1, has_met: bool
 
 def problem(asked: AskedWorld, *answers: RankAnswer) -> WorldProblem:
     found = compare_world(asked, answers)
-    assert found is not None
     assert "  " not in found.sentence + found.hint
     assert not found.sentence.endswith(".") or found.kind == "singletons"
     return found
@@ -47,18 +50,15 @@ def test_world_of_any_other_kind_is_refused(size: int, data: some.DataObject) ->
     assert (found is None) == right
 
 
-@each_row(
-    ("launcher", "mpi_type", "family", "reason", "hint"),
-    [
-        ("srun", "pmix", MPICH, "MPICH 4.0.2 needs PMI-1 or PMI-2, and 'srun --mpi=pmix' does not", "--mpi-type pmi2"),
-        ("srun", "", MPICH, "'srun --mpi=none' does not offer it", "--mpi-type pmi2"),
-        ("srun", "pmi2", OPEN_MPI, "Open MPI 4.1.4 needs PMIx", "--mpi-type pmix"),
-        ("mpirun", "", MPICH, "PMI-2, and mpirun of this host does not offer it", "--launcher mpiexec"),
-        ("mpiexec", "", OPEN_MPI, "PMIx, and mpiexec of this host does not offer it", "--launcher mpirun"),
-        ("local", "", MPICH, "local of this host does not offer it", "--launcher mpiexec"),
-        ("mpirun", "", "", "", "kedge mpi check IMAGE"),
-    ],
-)
+@each_row(("launcher", "mpi_type", "family", "reason", "hint"), [
+    ("srun", "pmix", MPICH, "MPICH 4.0.2 needs PMI-1 or PMI-2, and 'srun --mpi=pmix' does not", "--mpi-type pmi2"),
+    ("srun", "", MPICH, "'srun --mpi=none' does not offer it", "--mpi-type pmi2"),
+    ("srun", "pmi2", OPEN_MPI, "Open MPI 4.1.4 needs PMIx", "--mpi-type pmix"),
+    ("mpirun", "", MPICH, "PMI-2, and mpirun of this host does not offer it", "--launcher mpiexec"),
+    ("mpiexec", "", OPEN_MPI, "PMIx, and mpiexec of this host does not offer it", "--launcher mpirun"),
+    ("local", "", MPICH, "local of this host does not offer it", "--launcher mpiexec"),
+    ("mpirun", "", "", "", "kedge mpi check IMAGE"),
+])  # fmt: skip
 def test_world_of_singletons_names_what_is_missing(
     launcher: str, mpi_type: str, family: str, reason: str, hint: str
 ) -> None:
@@ -70,23 +70,20 @@ def test_world_of_singletons_names_what_is_missing(
     assert hint in found.hint
 
 
-def test_world_of_singletons_of_which_some_did_not_answer() -> None:
-    """Open MPI's singletons start at the same place in /tmp, and one of them may fail."""
+def test_world_of_singletons_in_part_or_without_a_fitting_pmi() -> None:
+    # Open MPI's singletons start at the same place in /tmp, and one of them may fail
     found = problem(AskedWorld(3), answer(0, 1))
     assert (found.kind, found.sentence.partition(": ")[2]) == (
         "singletons",
         "1 of 3 processes answered, and it says 'rank 0 of 1'",
     )
-
-
-def test_world_of_singletons_where_the_site_offers_no_fitting_pmi() -> None:
     asked = AskedWorld(2, launcher="srun", mpi_type="none", family=OPEN_MPI, mpi_types=("none", "pmi2"))
     reason, hint = explain_singletons(asked)
     assert "srun of this site offers none, pmi2 only" in reason
     assert "--launcher mpirun" in hint
 
 
-def test_world_split_by_host() -> None:
+def test_world_split_or_in_part() -> None:
     answers = [answer(rank, 2, host) for host in ("n1", "n2") for rank in range(2)]
     found = problem(AskedWorld(4, launcher="qrsh"), *answers)
     assert (found.kind, found.sentence) == (
@@ -94,46 +91,51 @@ def test_world_split_by_host() -> None:
         "the ranks are 2 separate worlds, one on each host, instead of one of 4",
     )
     assert "--launcher" in found.hint
-
-
-def test_world_in_part() -> None:
     found = problem(AskedWorld(3), answer(0, 2, "n1", 0), answer(1, 2, "n2", 1), answer(0, 1, "n2", 2))
     assert found.kind == "split"
     assert found.sentence == "2 of 3 ranks found each other, 1 did not: process 2 on n2 says 'rank 0 of 1'"
 
 
-def test_world_with_duplicates() -> None:
+def test_world_with_duplicates_or_missing_ranks() -> None:
     found = problem(AskedWorld(2), answer(0, 2), answer(1, 2), answer(1, 2, "n2"))
     assert (found.kind, found.sentence) == (
         "duplicates",
         "several processes are the same rank: rank 1 (rank 1 on n1, n2)",
     )
     assert problem(AskedWorld(2), answer(0, 2), answer(0, 2, "n2")).kind == "duplicates"
-
-
-def test_world_with_missing_ranks_names_them_and_their_hosts() -> None:
     hosts = ("n1", "n1", "n2", "n2", "n3", "n3")
     found = problem(AskedWorld(6, hosts), *(answer(rank, 6) for rank in (0, 1, 3)))
     assert found.kind == "missing"
     assert found.sentence == "3 of 6 ranks did not answer: ranks 2, 4-5 (on n2, n3)"
 
 
-def test_world_of_another_size() -> None:
+def test_world_of_another_size_order_or_silent() -> None:
     found = problem(AskedWorld(2), *(answer(rank, 4) for rank in range(4)))
     assert (found.kind, found.sentence) == ("size", "MPI counts 4 ranks, and 2 were asked for")
-
-
-def test_world_whose_ranks_cannot_talk() -> None:
+    found = problem(AskedWorld(2), answer(0, 2, task=1), answer(1, 2, task=0))
+    assert (found.kind, found.is_fatal) == ("order", False)
     found = problem(AskedWorld(2), answer(0, 2, "n1", has_met=False), answer(1, 2, "n2", has_met=False))
     assert found.sentence == "the ranks found each other, but cannot exchange data between n1, n2"
     found = problem(AskedWorld(2), answer(0, 2), answer(1, 2, has_met=False))
     assert "on n1, but cannot exchange data: rank 1 got none" in found.sentence
-
-
-def test_world_numbered_otherwise_is_no_reason_to_refuse() -> None:
-    found = problem(AskedWorld(2), answer(0, 2, task=1), answer(1, 2, task=0))
-    assert (found.kind, found.is_fatal) == ("order", False)
-
-
-def test_world_that_says_nothing() -> None:
     assert problem(AskedWorld(3)).sentence == "none of 3 ranks answered the world check"
+
+
+NOTE = "kedge: waiting for process 4711, which is unpacking the image: app.sif"
+
+
+def explain(*lines: str) -> str:
+    heard = check_world._Heard()
+    for line in lines:
+        heard.write(True, f"{line}\n")
+    error = check_world._explain_failure(RankFailure(0, 137, "gpu01"), "", heard)
+    return f"{error} {error.hint}"
+
+
+def test_check_that_failed_says_why() -> None:
+    assert explain(NOTE, "Fatal error in internal_Init").startswith(
+        "the world check failed: rank 0 on gpu01 ended with status 137"
+    )
+    said = explain(NOTE, "kedge: MPICH needs pmi2", "hint: give --mpi-type pmi2")
+    assert said.startswith("MPICH needs pmi2")
+    assert said.endswith("give --mpi-type pmi2")

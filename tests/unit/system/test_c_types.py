@@ -7,8 +7,6 @@ import ctypes
 import subprocess
 import sys
 
-import pytest
-
 from kedge.system import libc
 from kedge.system.libc import c_types
 from tests.builders.rows import each_row
@@ -70,7 +68,7 @@ def test_calls_need_no_ctypes() -> None:
     assert look("") == [f"False {ANSWERS[0]}", *ANSWERS[1:]]
 
 
-@pytest.mark.parametrize("lacking", ["dlopen", "FUNCFLAG_USE_ERRNO", "_SimpleCData"])
+@each_row("lacking", ["dlopen", "FUNCFLAG_USE_ERRNO", "_SimpleCData"])
 def test_calls_take_ctypes_where_python_is_another(lacking: str) -> None:
     """A later Python may have another `_ctypes`: here it lacks something while it is looked at."""
     hide = f"import _ctypes, ctypes; del _ctypes.{lacking}"

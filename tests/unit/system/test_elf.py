@@ -12,6 +12,7 @@ import pytest
 
 from kedge.system.elf import ElfDamage, ElfFile
 from tests.builders.gpu_hosts import make_compat_library
+from tests.builders.rows import each_row
 
 NOTE = {"format": 1, "CUDA version": "12.9", "driver": [535, 550, 560, 565, 570, 575], "device": [1, 2, 7]}
 SECTION, OWNER = ".note.cuda.fwd_compatibility", "NVIDIA Corporation"
@@ -31,15 +32,13 @@ def test_elf_without_a_loader_names_none() -> None:
     assert open_elf(make_compat_library(NOTE)).read_interpreter([]) == ""
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"#!/bin/sh\n", b"\x7fELF", b"\x7fELF\2\1" + b"\0" * 57, b"\x7fELF\3\1" + b"\0" * 90]
-)
+@each_row("data", [b"", b"#!/bin/sh\n", b"\x7fELF", b"\x7fELF\2\1" + b"\0" * 57, b"\x7fELF\3\1" + b"\0" * 90])
 def test_elf_header_that_is_none_or_not_whole_is_refused(data: bytes) -> None:
     with pytest.raises(ElfDamage):
         open_elf(data)
 
 
-@pytest.mark.parametrize("alignment", [4, 8, 32])
+@each_row("alignment", [4, 8, 32])
 def test_elf_note_is_read_with_any_alignment(alignment: int) -> None:
     text = open_elf(make_compat_library(NOTE, alignment=alignment)).read_note(SECTION, OWNER)
     assert b'"12.9"' in text

@@ -51,9 +51,7 @@ def change_meanwhile(monkeypatch: pytest.MonkeyPatch, target: Path, change: Call
 
 
 @pytest.mark.parametrize("command", ["add", "use", "login"])
-def test_changes_of_remotes_see_what_others_wrote(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
-) -> None:
+def test_changed_remotes_keep_what_others_wrote(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str) -> None:
     path = tmp_path / "remote.yaml"
     path.write_text(REMOTES)
     file = RemoteConfig(path, ())
@@ -69,9 +67,7 @@ def test_changes_of_remotes_see_what_others_wrote(
 
 
 @pytest.mark.parametrize("command", ["set", "unset"])
-def test_changes_of_settings_see_what_others_wrote(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
-) -> None:
+def test_changed_settings_keep_what_others_wrote(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str) -> None:
     environ = {"HOME": str(tmp_path)}
     path = set_setting("threads", "2", environ)
     calls: dict[str, Callable[[], object]] = {
@@ -86,7 +82,7 @@ def test_changes_of_settings_see_what_others_wrote(
 
 
 @pytest.mark.parametrize("command", ["login", "logout"])
-def test_changes_of_logins_see_what_others_wrote(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str) -> None:
+def test_changed_logins_keep_what_others_wrote(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str) -> None:
     path = tmp_path / "auth.json"
     store_login(path, "one.example", "me", Secret("pw"))
     calls: dict[str, Callable[[], object]] = {
@@ -96,7 +92,6 @@ def test_changes_of_logins_see_what_others_wrote(monkeypatch: pytest.MonkeyPatch
     auths = {**json.loads(path.read_text())["auths"], "other.example": {"auth": "bWU6cHc="}}
     change_meanwhile(monkeypatch, path, calls[command], json.dumps({"auths": auths}))
     found = read_auth_file(path)
-    assert found is not None
     expected = {"login": {"one.example", "two.example", "other.example"}, "logout": {"other.example"}}
     assert set(found.logins) == expected[command]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Files that appear whole or not at all: what may be replaced, permissions, leftovers. No services, no root."""
+"""Files that appear whole or not at all: what may be replaced, permissions, leftovers; writing that is begun early."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 
 from kedge.errors import CorruptImage, LimitReached, OutputExists
 from kedge.system.files import apply_umask, atomic_output, copy_range, explain, refuse_existing
+from kedge.system.libc import begin_writing
 
 
 @pytest.fixture
@@ -89,9 +90,7 @@ def test_atomic_output_leaves_nothing_after_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("way", ["in the kernel", "in steps", "given up halfway", "refused", "not in this Python"])
-def test_copy_is_the_same_by_the_kernel_and_without_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
-) -> None:
+def test_copy_is_the_same_by_the_kernel_or_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     real = os.copy_file_range
 
     def copy(source: int, target: int, count: int, *places: int) -> int:
@@ -119,3 +118,20 @@ def test_copy_is_the_same_by_the_kernel_and_without_it(
         pytest.raises(CorruptImage, match="was truncated"),
     ):
         copy_range(source, target, 5, len(data))
+
+
+def test_a_stretch_of_a_file_is_begun_and_stays_as_it_is(tmp_path: Path) -> None:
+    content = os.urandom(1 << 20)
+    with (tmp_path / "file").open("w+b") as file:
+        file.write(content)
+        file.flush()
+        begin_writing(file.fileno(), 4096, 1 << 19)
+    assert (tmp_path / "file").read_bytes() == content
+
+
+def test_what_cannot_be_written_ahead_is_no_error() -> None:
+    reading, writing = os.pipe()
+    begin_writing(writing, 0, 4096)
+    os.close(reading)
+    os.close(writing)
+    begin_writing(writing, 0, 4096)

@@ -12,6 +12,7 @@ import pytest
 
 from kedge.errors import CorruptImage, ProgramFailed
 from kedge.system.forked_workers import share_work
+from tests.builders.rows import each_row
 
 
 def list_children() -> set[str]:
@@ -42,7 +43,7 @@ def test_work_is_done_once_and_counted(tmp_path: Path, items: int, count: int) -
     assert sum(total) == 3 * items
 
 
-@pytest.mark.parametrize("count", [1, 3])
+@each_row("count", [1, 3])
 def test_work_errors_are_raised_here(count: int) -> None:
     def damaged(item: int) -> int:
         if item == 5:

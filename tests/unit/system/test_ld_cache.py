@@ -27,7 +27,7 @@ ENTRIES = [
 NATIVE = "<" if sys.byteorder == "little" else ">"
 
 
-@pytest.mark.parametrize("layout", ["new", "old", "both"])
+@each_row("layout", ["new", "old", "both"])
 def test_ld_cache_layouts_give_the_same(layout: str) -> None:
     found = read_cache(make_cache(ENTRIES, NATIVE, layout), "x86_64")
     assert found == [(name, path) for flags, name, path in ENTRIES if flags == X86]
@@ -38,7 +38,7 @@ def test_ld_cache_byte_order_is_the_files() -> None:
     assert read_cache(make_cache(ENTRIES, other), "x86_64") == read_cache(make_cache(ENTRIES, NATIVE), "x86_64")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("machine", "folder"),
     [("x86_64", "x86_64-linux-gnu"), ("i686", "i386-linux-gnu"), ("aarch64", "aarch64-linux-gnu")],
 )
@@ -73,10 +73,7 @@ def test_ld_cache_that_is_written_for_an_image_is_read_back() -> None:
 @each_row(
     "data",
     [
-        b"",
-        b"glibc-ld.so.cache1.1",
-        b"ld.so-1.7.0\0",
-        b"ld.so-1.7.0\0\xff\xff\xff\xff",
+        *(b"", b"glibc-ld.so.cache1.1", b"ld.so-1.7.0\0", b"ld.so-1.7.0\0\xff\xff\xff\xff"),
         b"glibc-ld.so.cache1.1" + b"\xff" * 28,
         b"glibc-ld.so.cache1.1" + struct.pack(NATIVE + "I", 1 << 17) + b"\0" * 100,
         b"\x7fELF" + b"\0" * 100,

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from kedge.system.memory_program import StartAttempt, can_hand_over, make_program
+from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY, require_program
 
 MACHINES = {"x86_64": 62, "aarch64": 183, "riscv64": 243, "ppc64le": 21}
@@ -30,7 +31,7 @@ def text_at(program: bytes, address: int) -> bytes:
     return program[start : program.index(b"\0", start)]
 
 
-@pytest.mark.parametrize("machine", MACHINES)
+@each_row("machine", MACHINES)
 def test_the_file_is_an_elf_program_of_two_pieces(machine: str) -> None:
     program = make_program([StartAttempt("/bin/x", ["x"], {})], 3, 4, 5, machine=machine)
     assert program[:7] == b"\x7fELF\2\1\1"
@@ -40,7 +41,7 @@ def test_the_file_is_an_elf_program_of_two_pieces(machine: str) -> None:
     assert rights == [5, 6], "what is executed cannot be written, and the other way round"
 
 
-@pytest.mark.parametrize("machine", MACHINES)
+@each_row("machine", MACHINES)
 def test_readelf_agrees(machine: str, tmp_path: Path) -> None:
     path = tmp_path / "program"
     path.write_bytes(make_program([StartAttempt("/bin/x", ["x"], {})], 3, 4, 5, machine=machine))
@@ -71,7 +72,7 @@ def test_what_no_program_can_get_is_refused() -> None:
             StartAttempt(*words)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("machine", [each for each in MACHINES if each != os.uname().machine])
+@each_row("machine", [each for each in MACHINES if each != os.uname().machine])
 def test_other_machines_run_it(machine: str, tmp_path: Path) -> None:
     """An emulator of the machine is the judge; the program that is started is this machine's."""
     emulator = require_program(f"qemu-{machine}")
@@ -139,15 +140,3 @@ class TestHandingOver:
         waiting = "import os\ntry:\n    os.wait()\nexcept ChildProcessError:\n    print('none')"
         done = hand_over(f"hand_over([StartAttempt(sys.executable, ['python', '-c', {waiting!r}], {{}})])")
         assert done.stdout == "none\n"
-
-    def test_a_script_gets_neither_the_interpreter_nor_the_program_in_memory(self, tmp_path: Path) -> None:
-        """'#!/proc/self/exe' names whatever started it: that may not be executed."""
-        script = tmp_path / "script"
-        script.write_text("#!/proc/self/exe\nprint('this is Python')\n")
-        script.chmod(0o755)
-        done = hand_over(f"print(hand_over([StartAttempt({str(script)!r}, ['script'], {{}})]).errno)")
-        assert done.stdout.strip() == str(errno.EACCES)
-
-    def test_large_environments_arrive(self) -> None:
-        done = hand_over("hand_over([StartAttempt('/bin/sh', ['sh', '-c', 'echo ${#BIG}'], {'BIG': 'x' * 100_000})])")
-        assert done.stdout == "100000\n"

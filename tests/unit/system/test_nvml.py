@@ -11,6 +11,7 @@ import pytest
 from kedge.system.host.gpu_probe import explain_code, probe_gpus
 from kedge.system.nvml import NvmlError, ask_nvml
 from tests.builders.nvml import build_nvml
+from tests.builders.rows import each_row
 from tests.requirements import require_program
 
 
@@ -67,13 +68,11 @@ def test_probe_gpus_survives_a_library_that_crashes(library: str, monkeypatch: p
     assert not probe.has_hung
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("code", "words"),
     [(18, "version mismatch"), (4, "no permission"), (9, "not loaded"), (15, "lost"), (16, "reset"), (77, "error 77")],
 )
-def test_probe_gpus_says_what_a_code_means(
-    library: str, monkeypatch: pytest.MonkeyPatch, code: int, words: str
-) -> None:
+def test_probe_gpus_explains_a_code(library: str, monkeypatch: pytest.MonkeyPatch, code: int, words: str) -> None:
     monkeypatch.setenv("FAKE_NVML_INIT", str(code))
     probe = probe_gpus(60.0, library)
     assert probe.code == code

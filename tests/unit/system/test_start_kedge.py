@@ -15,6 +15,7 @@ import kedge
 from kedge.base.release import VERSION
 from kedge.system import start_kedge
 from kedge.system.start_kedge import own_command, own_start_command
+from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY
 
 PACKAGE = Path(kedge.__file__).parent
@@ -59,10 +60,11 @@ def test_child_finds_what_pythonpath_names_and_nothing_relative(tmp_path: Path) 
     ("variables", "flags"),
     [
         ({}, []),
-        ({"PYTHONDONTWRITEBYTECODE": "1"}, ["-B"]),
-        ({"PYTHONNOUSERSITE": "1"}, ["-s"]),
-        ({"PYTHONUTF8": "1"}, ["-X", "utf8"]),
-        ({"PYTHONPYCACHEPREFIX": "{place}/x"}, ["-X", "pycache_prefix={place}/x"]),
+        ({"PYTHONDONTWRITEBYTECODE": "1", "PYTHONUTF8": "1"}, ["-B", "-X", "utf8"]),
+        (
+            {"PYTHONNOUSERSITE": "1", "PYTHONPYCACHEPREFIX": "{place}/x"},
+            ["-s", "-X", "pycache_prefix={place}/x"],
+        ),
         ({"PYTHONPYCACHEPREFIX": "x"}, []),
     ],
 )
@@ -76,7 +78,7 @@ def test_command_repeats_what_variables_said(tmp_path: Path, variables: dict[str
     assert json.loads(done.stdout) == [sys.executable, "-E", "-P", *told, f"{PACKAGE}/__main__.py"]
 
 
-@pytest.mark.parametrize("search", [":/x", ".", "site-packages"])
+@each_row("search", [":/x", ".", "site-packages"])
 def test_script_works_where_the_interpreter_has_its_own_modules(search: str) -> None:
     """Whoever stands there has it in PYTHONPATH by accident; Python cannot do without."""
     script = str(REPOSITORY / "scripts/kedge")

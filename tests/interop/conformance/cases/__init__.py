@@ -17,16 +17,8 @@ from tests.interop.conformance.cases import (
     references,
 )
 
-CASES = [
-    *environment.CASES,
-    *entrypoints.CASES,
-    *binds.CASES,
-    *bound_scripts.CASES,
-    *processes.CASES,
-    *places.CASES,
-    *layers.CASES,
-    *isolation.CASES,
-    *references.CASES,
-    *instances.CASES,
-    *commands.CASES,
-]
+MODULES = (
+    *(environment, entrypoints, binds, bound_scripts, processes, places, layers, isolation, references, instances),
+    *(commands,),
+)
+CASES = [case for module in MODULES for case in module.CASES]

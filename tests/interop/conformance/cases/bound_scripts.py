@@ -18,23 +18,43 @@ cp script own/runscript
 SEE = "env | grep BOUND; env | grep -c FROM_IMAGE; true"
 
 
-def see(name: str, *flags: str) -> Case:
-    return Case(f"bound-{name}", execute("base.sif", SEE, *flags), setup=SETUP)
+def see(name: str, flags: str) -> Case:
+    return Case(f"bound-{name}", execute("base.sif", SEE, flags), setup=SETUP)
 
 
 def start(name: str, verb: str, image: str, *flags: str) -> Case:
     return Case(f"bound-{name}", (verb, *flags, image, "a", "b c"), setup=SETUP)
 
 
+# Scripts of the image's environment that fail, end the start, or set what the runtime sets.
+ENDINGS = {
+    "fails": ("nosuchcommand 2>/dev/null; export BOUND=after; return 3", 0),
+    "guarded": ("export SINGULARITY_CONTAINER=zz BOUND=$APPTAINER_NAME", 0),
+    "exits": ("exit 3", 3),
+    "stops": ("set -e; false", 1),
+    "exits-well": ("exit 0", 0),
+}
+ENDING = ("-B", f"own.sh:{OWN}/env/90-environment.sh")
+
+
 CASES = [
-    see("environment-new", "-B", f"variables.sh:{OWN}/env/99-shpc.sh"),
-    see("environment-over", "-B", f"variables.sh:{OWN}/env/90-environment.sh"),
-    see("environment-readonly", "-B", f"variables.sh:{OWN}/env/91-environment.sh:ro"),
-    see("environment-dots", "-B", f"variables.sh:/data/..{OWN}/env/99-shpc.sh"),
-    see("environment-mount", "--mount", f"type=bind,src=variables.sh,dst={OWN}/env/99-shpc.sh"),
-    see("environment-folder", "-B", f"folder:{OWN}/env"),
-    see("environment-all", "-B", f"own:{OWN}"),
-    see("environment-contain", "--containall", "-B", f"variables.sh:{OWN}/env/99-shpc.sh"),
+    *(
+        Case(
+            f"bound-environment-{name}",
+            ("exec", *ENDING, f"{IMAGES}/base.sif", "sh", "-c", "echo $BOUND $SINGULARITY_CONTAINER"),
+            setup=f"echo '{text}' > own.sh",
+            status=status,
+        )
+        for name, (text, status) in ENDINGS.items()
+    ),
+    see("environment-new", f"-B variables.sh:{OWN}/env/99-shpc.sh"),
+    see("environment-over", f"-B variables.sh:{OWN}/env/90-environment.sh"),
+    see("environment-readonly", f"-B variables.sh:{OWN}/env/91-environment.sh:ro"),
+    see("environment-dots", f"-B variables.sh:/data/..{OWN}/env/99-shpc.sh"),
+    see("environment-mount", f"--mount type=bind,src=variables.sh,dst={OWN}/env/99-shpc.sh"),
+    see("environment-folder", f"-B folder:{OWN}/env"),
+    see("environment-all", f"-B own:{OWN}"),
+    see("environment-contain", f"--containall -B variables.sh:{OWN}/env/99-shpc.sh"),
     start("runscript", "run", f"{IMAGES}/base.sif", "-B", f"script:{OWN}/runscript"),
     start("runscript-entrypoint", "run", f"{IMAGES}/both.sif", "-B", f"script:{OWN}/runscript"),
     start("runscript-all", "run", f"{IMAGES}/both.sif", "-B", f"own:{OWN}"),

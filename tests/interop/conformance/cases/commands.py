@@ -11,6 +11,13 @@ QUIET = ">/dev/null 2>&1"
 JUDGED = f"{QUIET} && echo done || echo refused"
 
 
+FLAGS = {  # by verb, one that its help names
+    **{"exec": "--bind", "instance start": "--pid-file", "instance stats": "--no-stream", "pull": "--arch"},
+    **{"inspect": "--helpfile", "key newpair": "--bit-length", "verify": "--certificate", "remote add": "--no-login"},
+    **{"registry login": "--password-stdin", "overlay create": "--size", "run-help": "--app"},
+}
+
+
 def shim(name: str, *lines: str, **more: object) -> Case:
     """Lines for a shell with a home of the case's own, in which `$shim` is `apptainer`; what counts is printed."""
     return Case(name, script="\n".join(['export HOME="$PWD"', *lines, "true"]), **more)  # type: ignore[arg-type]
@@ -20,54 +27,20 @@ def by_variable(name: str, command: str, setup: str = "", **variables: str) -> C
     """`exec` with variables that stand for flags; HOST_X is no flag, but the variable X of the host."""
     names = {key: key.removeprefix("HOST_") if key.startswith("HOST_") else f"APPTAINER_{key}" for key in variables}
     environment = {names[key]: value for key, value in variables.items()}
-    return Case(f"variable-{name}", words=execute("base.sif", command), setup=setup, environment=environment)
+    return Case(f"variable-{name}", words=execute("base.sif", command), setup=setup, env=environment)
 
 
 HELP = [
-    *(
-        shim(f"help-{words.replace(' ', '-') or 'none'}", f"$shim {words} {QUIET}; echo $?")
-        for words in (
-            "",
-            "help",
-            "--help",
-            "-h",
-            "--version",
-            "version",
-            "help exec",
-            "exec --help",
-            "help instance start",
-        )
+    shim(
+        "help-status",
+        *(
+            f"$shim {words} {QUIET}; echo $?"
+            for words in ("", "help", "--help", "-h", "--version", "version", "help exec", "help instance start")
+        ),
     ),
-    *(
-        shim(
-            f"help-of-{words.replace(' ', '-')}",
-            f"$shim {words} --help 2>&1 | grep -c -- {flag} | sed 's/[1-9].*/some/'",
-        )
-        for words, flag in {
-            "exec": "--bind",
-            "run": "--nv",
-            "shell": "--shell",
-            "test": "--app",
-            "instance start": "--pid-file",
-            "instance stop": "--signal",
-            "instance stats": "--no-stream",
-            "pull": "--arch",
-            "push": "--authfile",
-            "inspect": "--helpfile",
-            "cache clean": "--days",
-            "key newpair": "--bit-length",
-            "key search": "--long-list",
-            "sign": "--keyidx",
-            "verify": "--certificate",
-            "remote add": "--no-login",
-            "remote login": "--tokenfile",
-            "keyserver add": "--order",
-            "registry login": "--password-stdin",
-            "overlay create": "--size",
-            "search": "--arch",
-            "delete": "--force",
-            "run-help": "--app",
-        }.items()
+    shim(
+        "help-of-verbs",
+        *(f"$shim {words} --help 2>&1 | grep -c -- {flag} | sed 's/[1-9].*/some/'" for words, flag in FLAGS.items()),
     ),
     shim("help-unknown-verb", f"$shim no-such-verb {JUDGED}"),
     shim("help-unknown-flag", f"$shim pull --no-such-flag x {JUDGED}"),
@@ -169,52 +142,29 @@ CACHES = [
         f"export APPTAINER_CACHEDIR=$PWD/c; $shim pull --disable-cache p.sif {ARCHIVE} {JUDGED}",
         "ls c 2>/dev/null | wc -l",
     ),
-    shim(
-        "cache-pull-directory",
-        "mkdir d",
-        f"APPTAINER_PULLDIR=$PWD/d $shim pull p.sif {ARCHIVE} {JUDGED}",
-        "ls d",
-    ),
-    shim(
-        "cache-pull-exists",
-        f"touch p.sif; {PULL}",
-        f"$shim pull --force p.sif {ARCHIVE} {JUDGED}",
-    ),
+    shim("cache-pull-directory", "mkdir d", f"APPTAINER_PULLDIR=$PWD/d $shim pull p.sif {ARCHIVE} {JUDGED}", "ls d"),
+    shim("cache-pull-exists", f"touch p.sif; {PULL}", f"$shim pull --force p.sif {ARCHIVE} {JUDGED}"),
 ]
 VARIABLES = [
     by_variable("silent", "echo ran", SILENT="1"),
-    by_variable("quiet", "echo ran", QUIET="1"),
-    by_variable("level", "echo ran", MESSAGELEVEL="-3"),
-    by_variable("contain", "ls -A /tmp; pwd", CONTAIN="1"),
     by_variable("containall", "[ $$ -lt 100 ] && ls -A ~", CONTAINALL="1"),
     by_variable("no-home", "[ -d ~ ] && ls -A ~ || echo none", NO_HOME="1"),
-    by_variable("pwd", "pwd", PWD="/data"),
-    by_variable("cwd", "pwd", CWD="/data/real"),
-    by_variable("hostname", "hostname", HOSTNAME="other"),
     by_variable("pid", "[ $$ -lt 100 ] && echo small", UNSHARE_PID="1"),
-    by_variable("writable-tmpfs", "touch /data/x && echo wrote", WRITABLE_TMPFS="1"),
     by_variable("writable-tmpfs-off", "touch /data/x 2>/dev/null || echo refused", WRITABLE_TMPFS="0"),
     by_variable("scratch", "touch /mnt/x && ls /mnt", SCRATCH="/mnt"),
-    by_variable("fakeroot", "id -u", FAKEROOT="1"),
     Case("variable-no-umask", script=f"umask 077; APPTAINER_NO_UMASK=1 $runtime exec {BASE} sh -c umask"),
-    by_variable("overlay", "cat /extra", OVERLAYIMAGE=f"{IMAGES}/over.sqsh:ro"),
-    by_variable("bind", "cat /mnt/passwd | head -1 | cut -d: -f1", BIND="/etc:/mnt:ro"),
     by_variable("dns", "grep -c 192.0.2.7 /etc/resolv.conf", DNS="192.0.2.7"),
     by_variable("no-privs", "grep CapEff /proc/self/status", NO_PRIVS="1"),
-    by_variable("no-mount", "ls /tmp/variable-mark || echo none", "touch /tmp/variable-mark", NO_MOUNT="tmp"),
-    by_variable("cleanenv", 'echo "[$OTHER]"', CLEANENV="1", HOST_OTHER="outside"),
 ]
 SECURITY = [
-    Case("security-no-new-privileges", words=execute("base.sif", "grep NoNewPrivs /proc/self/status")),
-    Case("security-capabilities", words=execute("base.sif", "grep -E 'Cap(Inh|Prm|Eff|Amb)' /proc/self/status")),
     Case(
         "security-fakeroot-capabilities", words=execute("base.sif", "grep NoNewPrivs /proc/self/status", "--fakeroot")
     ),
-    Case("security-selinux", words=execute("base.sif", "echo ran", "--security", "selinux:x"), status=255),
-    Case("security-apparmor", words=execute("base.sif", "echo ran", "--security", "apparmor:x"), status=255),
+    Case("security-selinux", words=execute("base.sif", "echo ran", "--security selinux:x"), status=255),
+    Case("security-apparmor", words=execute("base.sif", "echo ran", "--security apparmor:x"), status=255),
     Case(
         "security-uid",
-        words=execute("base.sif", "id -u", "--security", "uid:0"),
+        words=execute("base.sif", "id -u", "--security uid:0"),
         difference="privileges",
         our_status=255,
         ours="",

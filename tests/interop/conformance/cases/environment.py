@@ -23,181 +23,147 @@ FOREIGN = {  # of the host: what a job has around it
     "with.dot": "1",
     "1DIGIT": "x",
 }
+LEAKS = ("R_LIBS", "PERL5LIB", "CONDA_PREFIX", "VIRTUAL_ENV", "JAVA_HOME", "PYTHONSTARTUP", "LD_PRELOAD")
 SHOW = 'printf "[%s]\\n" "$A" "$B" "$C"'
 
 
-def variables(name: str, *flags: str, image: str = "base.sif", command: str = ALL, **more: object) -> Case:
-    return Case(f"environment-{name}", execute(image, command, *flags), **more)  # type: ignore[arg-type]
+def variables(name: str, flags: str = "", *, image: str = "base.sif", command: str = ALL, **more: object) -> Case:
+    return Case(f"environment-{name}", execute(image, command, flags), **more)  # type: ignore[arg-type]
 
 
-def forwarded(name: str, value: str) -> Case:
-    """One value on each of the three ways in."""
-    environment = {"APPTAINERENV_A": value, "SINGULARITYENV_B": value, "C": value}
-    return variables(f"forwarded-{name}", command=SHOW, environment=environment)
+VALUES = ["value", "", "  a  b  ", "$HOME ${HOME}", "$(echo run) `echo run`", 'it\'s "quoted"', "a\\nb\\\\c"]
+VALUES += ["one\ntwo\n", "* ? [a]", "a; echo b", "äöü…", '{"a": [1, 2], "b": "c"}']
+WAYS = ("APPTAINERENV_A{}", "SINGULARITYENV_B{}", "C{}")  # each value on each of the three ways in
+FORWARDED = {way.format(number): value for number, value in enumerate(VALUES) for way in WAYS}
+SHOW_ALL = 'printf "[%s]\\n" ' + " ".join(f'"${name}{number}"' for number in range(len(VALUES)) for name in "ABC")
 
 
 CASES = [
-    variables("plain"),
-    variables("host", environment=FOREIGN),
-    variables("host-definition", image="definition.sif", environment={**FOREIGN, "WITH_DEFAULT": "from host"}),
-    variables("image-traps", image="variables.sif", environment={"EMPTY": "host", "SINGLE": "host", "NO_VALUE": "h"}),
-    variables("exotic", image="exotic.sif", environment={"CASE": "host", "LIST": "host"}),
-    variables("exotic-cleanenv", "--cleanenv", image="exotic.sif"),
-    variables("definition", image="definition.sif"),
-    variables("definition-forwarded", image="definition.sif", environment={"APPTAINERENV_WITH_DEFAULT": "forwarded"}),
-    variables("definition-run", image="definition.sif", command="echo $DEFINED $FROM_POST $LATER"),
-    variables("cleanenv", "--cleanenv", environment=FOREIGN),
-    variables("cleanenv-short", "-e", environment=FOREIGN),
-    variables("cleanenv-definition", "-e", image="definition.sif", environment=FOREIGN),
-    variables("cleanenv-forwarded", "-e", environment={**FOREIGN, "APPTAINERENV_A": "1", "SINGULARITYENV_B": "2"}),
-    variables("cleanenv-variable", environment={**FOREIGN, "APPTAINER_CLEANENV": "1"}),
-    variables("cleanenv-singularity-variable", environment={**FOREIGN, "SINGULARITY_CLEANENV": "1"}),
-    variables("contain", "--contain", environment=FOREIGN, ignore="^PWD="),
-    variables("containall", "--containall", environment=FOREIGN, ignore="^PWD="),
-    variables("env", "--env", "A=1,B=2"),
-    variables("env-twice", "--env", "A=1", "--env", "B=2,A=3", command=SHOW),
-    variables("env-spaces", "--env", "A=one two", command=SHOW),
-    variables("env-quoted-comma", "--env", '"A=one,two",B=3', command=SHOW),
-    variables("env-evaluated", "--env", "A=$HOME/x", "--env", "B=`echo run`", "--env", "C=$(echo run)", command=SHOW),
-    variables("env-no-eval", "--no-eval", "--env", "A=$HOME/x", "--env", "B=`echo run`", command=SHOW),
-    variables("env-empty", "--env", "A=,BOTH=", environment={"A": "host"}, command="env | grep -E '^(A|BOTH)='; true"),
-    variables("env-equals", "--env", "A=b=c", command=SHOW),
+    variables("host", env=FOREIGN),
+    variables("host-definition", image="definition.sif", env={**FOREIGN, "WITH_DEFAULT": "from host"}),
+    variables("image-traps", image="variables.sif", env={"EMPTY": "host", "SINGLE": "host", "NO_VALUE": "h"}),
+    variables("exotic", image="exotic.sif", env={"CASE": "host", "LIST": "host"}),
+    variables("definition-forwarded", image="definition.sif", env={"APPTAINERENV_WITH_DEFAULT": "forwarded"}),
+    variables("cleanenv", "--cleanenv", env=FOREIGN),
+    variables("cleanenv-forwarded", "-e", env={**FOREIGN, "APPTAINERENV_A": "1", "SINGULARITYENV_B": "2"}),
+    variables("cleanenv-variable", env={**FOREIGN, "APPTAINER_CLEANENV": "1"}),
+    variables("cleanenv-singularity-variable", env={**FOREIGN, "SINGULARITY_CLEANENV": "1"}),
+    variables("contain", "--contain", env=FOREIGN, ignore="^PWD="),
+    variables("containall", "--containall", env=FOREIGN, ignore="^PWD="),
+    variables("env-twice", "--env A=1 --env B=2,A=3", command=SHOW),
+    variables("env-spaces", "--env 'A=one two'", command=SHOW),
+    variables("env-quoted-comma", "--env '\"A=one,two\",B=3'", command=SHOW),
+    variables("env-evaluated", "--env 'A=$HOME/x' --env 'B=`echo run`' --env 'C=$(echo run)'", command=SHOW),
+    variables("env-no-eval", "--no-eval --env 'A=$HOME/x' --env 'B=`echo run`'", command=SHOW),
+    variables("env-empty", "--env A=,BOTH=", env={"A": "host"}, command="env | grep -E '^(A|BOTH)='; true"),
+    variables("env-without-value", "--env A", command=SHOW, status=1, difference="refusals", our_status=255, ours=""),
+    variables("env-over-image", "--env BOTH=flag,FROM_IMAGE=flag", command="echo $BOTH $FROM_IMAGE"),
+    variables("env-over-forwarded", "--env A=flag", env={"APPTAINERENV_A": "variable"}, command=SHOW),
+    variables("env-path", "--env PATH=/data:/bin", command="echo $PATH"),
+    variables("env-prepend-path", "--env PREPEND_PATH=/data/first", command="echo $PATH"),
+    variables("env-path-refers", "--env 'PATH=$PATH:/data'", command="echo $PATH"),
+    variables("env-library-path", "--env LD_LIBRARY_PATH=/data/lib", command="echo $LD_LIBRARY_PATH"),
+    variables("env-home", "--env HOME=/elsewhere", command="echo $HOME"),
+    variables("env-quotes", '--env A=it\\\'s --env \'B="""say"""\'', command=SHOW),
+    variables("env-dollar-escaped", "--env 'A=\\$HOME' --env 'B=a\\\\b'", command=SHOW),
     variables(
-        "env-without-value", "--env", "A", command=SHOW, status=1, difference="refusals", our_status=255, ours=""
-    ),
-    variables("env-over-image", "--env", "BOTH=flag,FROM_IMAGE=flag", command="echo $BOTH $FROM_IMAGE"),
-    variables("env-over-definition", "--env", "BOTH=flag", image="definition.sif", command="echo $BOTH"),
-    variables("env-over-forwarded", "--env", "A=flag", environment={"APPTAINERENV_A": "variable"}, command=SHOW),
-    variables("env-path", "--env", "PATH=/data:/bin", command="echo $PATH"),
-    variables("env-prepend-path", "--env", "PREPEND_PATH=/data/first", command="echo $PATH"),
-    variables("env-append-path", "--env", "APPEND_PATH=/data/last", command="echo $PATH"),
-    variables("env-path-refers", "--env", "PATH=$PATH:/data", command="echo $PATH"),
-    variables("env-library-path", "--env", "LD_LIBRARY_PATH=/data/lib", command="echo $LD_LIBRARY_PATH"),
-    variables(
-        "env-library-path-image", "--env", "LD_LIBRARY_PATH=/d", image="variables.sif", command="echo $LD_LIBRARY_PATH"
-    ),
-    variables("env-home", "--env", "HOME=/elsewhere", command="echo $HOME"),
-    variables("env-unicode", "--env", "A=äöü…", command=SHOW),
-    variables("env-quotes", "--env", "A=it's", "--env", 'B="""say"""', command=SHOW),
-    variables("env-dollar-escaped", "--env", "A=\\$HOME", "--env", "B=a\\\\b", command=SHOW),
-    variables(
-        "env-file", "--env-file", "vars", setup="printf 'A=1\\nexport B=2\\nC=\"$A and $B\"\\n' > vars", command=SHOW
+        "env-file", "--env-file vars", setup="printf 'A=1\\nexport B=2\\nC=\"$A and $B\"\\n' > vars", command=SHOW
     ),
     variables(
         "env-file-comments",
-        *("--env-file", "vars"),
+        "--env-file vars",
         setup="printf '# a comment\\n\\nA=one # trailing\\nB='\"'\"'single $HOME'\"'\"'\\nC=$HOME\\n' > vars",
         command=SHOW,
     ),
     variables(
         "env-file-order",
-        *("--env-file", "vars", "--env", "A=flag"),
+        "--env-file vars --env A=flag",
         setup="printf 'A=file\\nB=file\\nC=file\\n' > vars",
-        environment={"APPTAINERENV_B": "variable", "C": "host"},
+        env={"APPTAINERENV_B": "variable", "C": "host"},
         command=SHOW,
     ),
     variables(
         "env-file-two",
-        *("--env-file", "one", "--env-file", "two"),
+        "--env-file one --env-file two",
         setup="echo A=1 > one; echo B=1 >> one; echo A=2 > two",
         command=SHOW,
     ),
-    variables("env-file-missing", "--env-file", "no-such-file", status=255, mentions=("no-such-file",)),
+    variables("env-file-missing", "--env-file no-such-file", status=255, mentions=("no-such-file",)),
     variables(
         "env-file-computed",
-        "--env-file",
-        "vars",
+        "--env-file vars",
         setup="echo 'A=$(echo computed)' > vars",
         command=SHOW,
         difference="env-files",
         our_status=255,
         ours="",
     ),
-    forwarded("plain", "value"),
-    forwarded("empty", ""),
-    forwarded("spaces", "  a  b  "),
-    forwarded("dollar", "$HOME ${HOME}"),
-    forwarded("command", "$(echo run) `echo run`"),
-    forwarded("quotes", 'it\'s "quoted"'),
-    forwarded("backslash", "a\\nb\\\\c"),
+    variables("forwarded-values", command=SHOW_ALL, env=FORWARDED),
     variables(
         "forwarded-ends-in-backslash",
         command=SHOW,
-        environment={"APPTAINERENV_A": "one\\", "APPTAINERENV_B": "two"},
+        env={"APPTAINERENV_A": "one\\", "APPTAINERENV_B": "two"},
         difference="quoting",
         ours=r"\[one\\\]\n\[two\]\n\[\]\n",
     ),
-    forwarded("newline", "one\ntwo\n"),
-    forwarded("star", "* ? [a]"),
-    forwarded("semicolon", "a; echo b"),
-    forwarded("unicode", "äöü…"),
-    forwarded("json", '{"a": [1, 2], "b": "c"}'),
     variables(
         "forwarded-no-eval",
         "--no-eval",
         command=SHOW,
-        environment={"APPTAINERENV_A": "$HOME", "SINGULARITYENV_B": "$(echo no)", "C": "`x`"},
+        env={"APPTAINERENV_A": "$HOME", "SINGULARITYENV_B": "$(echo no)", "C": "`x`"},
     ),
     variables(
         "forwarded-precedence",
         command='echo "$A"',
-        environment={"APPTAINERENV_A": "apptainer", "SINGULARITYENV_A": "singularity", "A": "host"},
+        env={"APPTAINERENV_A": "apptainer", "SINGULARITYENV_A": "singularity", "A": "host"},
     ),
-    variables("forwarded-path", environment={"APPTAINERENV_PATH": "/data:/bin"}, command="echo $PATH"),
-    variables("forwarded-prepend", environment={"APPTAINERENV_PREPEND_PATH": "/x:/y"}, command="echo $PATH"),
-    variables("forwarded-append", environment={"SINGULARITYENV_APPEND_PATH": "/x:/y"}, command="echo $PATH"),
+    variables("forwarded-path", env={"APPTAINERENV_PATH": "/data:/bin"}, command="echo $PATH"),
     variables(
         "forwarded-both-ends",
-        environment={"APPTAINERENV_APPEND_PATH": "/last", "APPTAINERENV_PREPEND_PATH": "/first"},
+        env={"APPTAINERENV_APPEND_PATH": "/last", "APPTAINERENV_PREPEND_PATH": "/first"},
         command="echo $PATH",
     ),
+    variables("forwarded-library-path", env={"APPTAINERENV_LD_LIBRARY_PATH": "/x"}, command="echo $LD_LIBRARY_PATH"),
+    variables("forwarded-home", env={"APPTAINERENV_HOME": "/x"}, command="echo $HOME"),
+    variables("forwarded-prompt", env={"APPTAINERENV_PS1": "mine> "}, command='echo "$PS1"'),
+    variables("host-library-path", env={"LD_LIBRARY_PATH": "/opt/host/lib"}, command="echo $LD_LIBRARY_PATH"),
     variables(
-        "forwarded-library-path", environment={"APPTAINERENV_LD_LIBRARY_PATH": "/x"}, command="echo $LD_LIBRARY_PATH"
-    ),
-    variables("forwarded-home", environment={"APPTAINERENV_HOME": "/x"}, command="echo $HOME"),
-    variables("forwarded-prompt", environment={"APPTAINERENV_PS1": "mine> "}, command='echo "$PS1"'),
-    variables("host-library-path", environment={"LD_LIBRARY_PATH": "/opt/host/lib"}, command="echo $LD_LIBRARY_PATH"),
-    variables(
-        "host-preload",
-        environment={"LD_PRELOAD_NOT": "x", "CUDA_VISIBLE_DEVICES": "0,1", "NVIDIA_VISIBLE_DEVICES": "all"},
+        "host-preload", env={"LD_PRELOAD_NOT": "x", "CUDA_VISIBLE_DEVICES": "0,1", "NVIDIA_VISIBLE_DEVICES": "all"}
     ),
     variables(
         "host-python",
-        environment={"PYTHONPATH": "/host/python", "PYTHONUSERBASE": "/host"},
+        env={"PYTHONPATH": "/host/python", "PYTHONUSERBASE": "/host"},
         command='echo "[$PYTHONPATH] [$PYTHONUSERBASE] [$PYTHONNOUSERSITE]"',
         difference="leaks",
         ours=r"\[\] \[\] \[1\]\n",
     ),
-    *(
-        variables(
-            f"host-leak-{name}",
-            environment={name: "/host/value"},
-            command=f'echo "[${name}]"',
-            prints="[/host/value]\n",
-            difference="leaks",
-            ours=r"\[\]\n",
-        )
-        for name in ("R_LIBS", "PERL5LIB", "CONDA_PREFIX", "VIRTUAL_ENV", "JAVA_HOME", "PYTHONSTARTUP", "LD_PRELOAD")
+    variables(
+        "host-leaks",
+        env=dict.fromkeys(LEAKS, "/host/value"),
+        command="; ".join(f'echo "[${name}]"' for name in LEAKS),
+        prints="[/host/value]\n" * len(LEAKS),
+        difference="leaks",
+        ours=rf"(\[\]\n){{{len(LEAKS)}}}",
     ),
-    *(
-        variables(f"host-leak-{name}-asked-for", "--env", f"{name}=/mine", command=f'echo "[${name}]"')
-        for name in ("PYTHONPATH", "R_LIBS", "CONDA_PREFIX")
+    variables(
+        "host-leaks-asked-for",
+        "--env PYTHONPATH=/mine,R_LIBS=/mine,CONDA_PREFIX=/mine",
+        command='echo "[$PYTHONPATH] [$R_LIBS] [$CONDA_PREFIX]"',
     ),
-    variables("host-leak-forwarded", environment={"APPTAINERENV_PYTHONPATH": "/mine"}, command="echo $PYTHONPATH"),
+    variables("host-leak-forwarded", env={"APPTAINERENV_PYTHONPATH": "/mine"}, command="echo $PYTHONPATH"),
     variables(
         "locale-not-in-image",
-        environment={"LANG": "de_DE.UTF-8", "LC_ALL": "de_DE.UTF-8"},
+        env={"LANG": "de_DE.UTF-8", "LC_ALL": "de_DE.UTF-8"},
         command='echo "$LANG $LC_ALL"',
         difference="locale",
         ours="C.UTF-8 C.UTF-8\n",
     ),
-    variables("host-own-variables", environment={"APPTAINER_TMPDIR": "/tmp", "SINGULARITY_NOTHING": "x"}),
-    variables("noshell", image="noshell.sif", command="", environment={"A": "host"}, status=255),
+    variables("host-own-variables", env={"APPTAINER_TMPDIR": "/tmp", "SINGULARITY_NOTHING": "x"}),
+    variables("noshell", image="noshell.sif", command="", env={"A": "host"}, status=255),
     Case("environment-noshell-env", script=f"A=host $runtime exec {IMAGES}/noshell.sif env | sort"),
-    Case("environment-run", run("command.sif", "sh", "-c", ALL), environment=FOREIGN),
-    Case("environment-test", ("test", f"{IMAGES}/definition.sif", "argument"), environment=FOREIGN),
-    Case("environment-shell", ("shell", f"{IMAGES}/base.sif"), environment=FOREIGN, stdin="env | sort\n"),
-    variables("box", image="box", environment=FOREIGN),
-    variables("image-wins-over-host", command="echo $BOTH", environment={"BOTH": "host"}),
-    variables("path-of-host-kept-outside", command="echo $PATH", environment={"PATH": "/strange:/usr/bin:/bin"}),
+    Case("environment-run", run("command.sif", "sh", "-c", ALL), env=FOREIGN),
+    Case("environment-test", ("test", f"{IMAGES}/definition.sif", "argument"), env=FOREIGN),
+    Case("environment-shell", ("shell", f"{IMAGES}/base.sif"), env=FOREIGN, stdin="env | sort\n"),
+    variables("box", image="box", env=FOREIGN),
+    variables("path-of-host-kept-outside", command="echo $PATH", env={"PATH": "/strange:/usr/bin:/bin"}),
 ]

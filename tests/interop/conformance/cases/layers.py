@@ -7,13 +7,14 @@ from tests.interop.conformance.case import IMAGES, Case, execute
 
 BASE = f"{IMAGES}/base.sif"
 TRY = "(touch {0}) 2>/dev/null && echo written || echo refused"
+CLOSED = ("/new", "/data/new", "/data/file", "/etc/new", "/usr/bin/x", "/etc/passwd")
 FOLDER = "mkdir -p over/upper over/work"
 UPPER = FOLDER + "; mkdir over/upper/data; echo upper > over/upper/data/file; echo extra > over/upper/extra"
 LIST = "cd over/upper && find . | sort"
 
 
-def layer(name: str, command: str, *flags: str, image: str = "base.sif", **more: object) -> Case:
-    return Case(f"layer-{name}", execute(image, command, *flags), **more)  # type: ignore[arg-type]
+def layer(name: str, command: str, flags: str = "", *, image: str = "base.sif", **more: object) -> Case:
+    return Case(f"layer-{name}", execute(image, command, flags), **more)  # type: ignore[arg-type]
 
 
 def twice(name: str, flags: str, first: str, second: str, **more: object) -> Case:
@@ -22,21 +23,15 @@ def twice(name: str, flags: str, first: str, second: str, **more: object) -> Cas
     return Case(f"layer-{name}", script=script, **more)  # type: ignore[arg-type]
 
 
+SUB = "mkdir sub; echo x > sub/x"
+BOX = f"cp -a {IMAGES}/box ."
+NEW = TRY.format("/data/new")
+SECOND = UPPER + "; mkdir -p two/upper two/work; echo 2 > two/upper/second"
+SQUASHED = "cat /extra; " + NEW
 CASES = [
-    *(
-        layer(f"readonly-{name}", TRY.format(path))
-        for name, path in {
-            "root": "/new",
-            "folder": "/data/new",
-            "file": "/data/file",
-            "etc": "/etc/new",
-            "usr": "/usr/bin/x",
-        }.items()
-    ),
+    layer("readonly", "; ".join(map(TRY.format, CLOSED))),
     layer("readonly-message", "touch /data/new", status=1, mentions=("Read-only file system",)),
-    layer("readonly-etc-passwd", TRY.format("/etc/passwd")),
-    layer("readonly-box", TRY.format("/data/new"), image="box", after="ls /srv/images/box/data"),
-    layer("readonly-squashfs", TRY.format("/data/new"), image="base.sqsh"),
+    layer("readonly-box", NEW, image="box", after="ls /srv/images/box/data"),
     layer("tmpfs", "echo new > /data/new && cat /data/new; rm /data/file; ls /data", "--writable-tmpfs"),
     layer("tmpfs-root", "mkdir /fresh && echo x > /fresh/x && cat /fresh/x; ls -d /fresh", "--writable-tmpfs"),
     layer(
@@ -50,7 +45,7 @@ CASES = [
         "--writable-tmpfs",
     ),
     layer("tmpfs-passwd", TRY.format("/etc/passwd") + "; whoami", "--writable-tmpfs"),
-    layer("tmpfs-variable", TRY.format("/data/new"), environment={"APPTAINER_WRITABLE_TMPFS": "1"}),
+    layer("tmpfs-variable", NEW, env={"APPTAINER_WRITABLE_TMPFS": "1"}),
     layer(
         "tmpfs-size",
         "dd if=/dev/zero of=/data/big bs=1M count=80 2>/dev/null; echo $?",
@@ -58,16 +53,8 @@ CASES = [
         difference="sizes",
         ours="0\n",
     ),
-    layer("tmpfs-box", TRY.format("/data/new"), "--writable-tmpfs", image="box", after="ls /srv/images/box/data"),
-    layer(
-        "tmpfs-bind",
-        "cat /new/place/x; " + TRY.format("/data/new"),
-        "--writable-tmpfs",
-        "-B",
-        "sub:/new/place",
-        setup="mkdir sub; echo x > sub/x",
-    ),
-    layer("tmpfs-contain", TRY.format("/data/new") + "; pwd", "--writable-tmpfs", "--contain"),
+    layer("tmpfs-box", NEW, "--writable-tmpfs", image="box", after="ls /srv/images/box/data"),
+    layer("tmpfs-bind", "cat /new/place/x; " + NEW, "--writable-tmpfs -B sub:/new/place", setup=SUB),
     twice("tmpfs-lost", "--writable-tmpfs", "echo a > /data/kept; ls /data", "ls /data"),
     twice(
         "folder-kept",
@@ -85,117 +72,53 @@ CASES = [
         setup="mkdir fresh",
         after="ls fresh | sort",
     ),
-    layer("folder-missing", "true", "--overlay", "no-such-folder", status=255, mentions=("no-such-folder",)),
-    layer("folder-seen", "cat /data/file /extra; ls /data", "--overlay", "over", setup=UPPER),
-    layer("folder-ro", "cat /data/file; " + TRY.format("/data/new"), "--overlay", "over:ro", setup=UPPER, after=LIST),
-    layer("folder-rw", TRY.format("/data/new"), "--overlay", "over", setup=UPPER, after=LIST),
+    layer("folder-missing", "true", "--overlay no-such-folder", status=255, mentions=("no-such-folder",)),
+    layer("folder-seen", "cat /data/file /extra; ls /data", "--overlay over", setup=UPPER),
+    layer("folder-ro", "cat /data/file; " + NEW, "--overlay over:ro", setup=UPPER, after=LIST),
     layer(
         "folder-change",
         "echo more >> /data/real/inside; cat /data/real/inside; chmod 600 /data/inner/deep/file",
-        "--overlay",
-        "over",
+        "--overlay over",
         setup=FOLDER,
         after="cat over/upper/data/real/inside; stat -c %a over/upper/data/inner/deep/file",
     ),
-    layer("folder-variable", "cat /extra", environment={"APPTAINER_OVERLAYIMAGE": "over"}, setup=UPPER),
-    layer(
-        "folder-bind", "cat /new/x", "--overlay", "over", "-B", "sub:/new", setup=UPPER + "; mkdir sub; echo x > sub/x"
-    ),
+    layer("folder-variable", "cat /extra", env={"APPTAINER_OVERLAYIMAGE": "over"}, setup=UPPER),
+    layer("folder-bind", "cat /new/x", "--overlay over -B sub:/new", setup=UPPER + "; mkdir sub; echo x > sub/x"),
     layer(
         "folder-two",
-        "cat /extra /second; " + TRY.format("/data/new"),
-        "--overlay",
-        "over:ro",
-        "--overlay",
-        "two",
-        setup=UPPER + "; mkdir -p two/upper two/work; echo 2 > two/upper/second",
+        "cat /extra /second; " + NEW,
+        "--overlay over:ro --overlay two",
+        setup=SECOND,
         after="find two/upper | sort",
     ),
     layer(
         "folder-two-order",
         "cat /extra",
-        "--overlay",
-        "over:ro",
-        "--overlay",
-        "two:ro",
+        "--overlay over:ro --overlay two:ro",
         setup=UPPER + "; mkdir -p two/upper two/work; echo 2 > two/upper/extra",
     ),
     layer(
         "folder-two-writable",
         "true",
-        "--overlay",
-        "over",
-        "--overlay",
-        "two",
+        "--overlay over --overlay two",
         setup=UPPER + "; mkdir -p two/upper two/work",
         status=255,
     ),
-    layer(
-        "folder-comma",
-        "cat /extra /second",
-        "--overlay",
-        "over:ro,two:ro",
-        setup=UPPER + "; mkdir -p two/upper two/work; echo 2 > two/upper/second",
-    ),
-    layer(
-        "folder-and-tmpfs",
-        "cat /extra; " + TRY.format("/data/new"),
-        "--overlay",
-        "over:ro",
-        "--writable-tmpfs",
-        setup=UPPER,
-        after=LIST,
-    ),
-    layer(
-        "folder-box",
-        "cat /extra; " + TRY.format("/data/new"),
-        "--overlay",
-        "over",
-        image="box",
-        setup=UPPER,
-        after=LIST + "; ls /srv/images/box/data",
-    ),
-    layer(
-        "folder-fakeroot", "touch /data/new; stat -c '%u %g' /data/new", "--fakeroot", "--overlay", "over", setup=FOLDER
-    ),
-    layer("squashfs", "cat /data/file; ls /", "--overlay", f"{IMAGES}/over.sqsh", ignore="^(srv|home|var)$"),
-    layer("squashfs-ro", "cat /extra; " + TRY.format("/data/new"), "--overlay", f"{IMAGES}/over.sqsh:ro"),
-    layer(
-        "squashfs-writable",
-        "cat /extra; " + TRY.format("/data/new"),
-        "--overlay",
-        f"{IMAGES}/over.sqsh",
-        "--overlay",
-        "over",
-        setup=FOLDER,
-        after=LIST,
-    ),
-    layer(
-        "squashfs-tmpfs",
-        "cat /extra; " + TRY.format("/data/new"),
-        "--overlay",
-        f"{IMAGES}/over.sqsh",
-        "--writable-tmpfs",
-    ),
-    layer("overlay-text", "true", "--overlay", "text", setup="echo text > text", status=255, mentions=("text",)),
-    layer("writable-sif", TRY.format("/data/new"), "--writable", status=255),
+    layer("folder-comma", "cat /extra /second", "--overlay over:ro,two:ro", setup=SECOND),
+    layer("folder-and-tmpfs", SQUASHED, "--overlay over:ro --writable-tmpfs", setup=UPPER, after=LIST),
+    layer("folder-box", SQUASHED, "--overlay over", image="box", setup=UPPER, after=LIST + "; ls /srv/images/box/data"),
+    layer("folder-fakeroot", "touch /data/new; stat -c '%u %g' /data/new", "--fakeroot --overlay over", setup=FOLDER),
+    layer("squashfs", "cat /data/file; ls /", f"--overlay {IMAGES}/over.sqsh", ignore="^(srv|home|var)$"),
+    layer("squashfs-writable", SQUASHED, f"--overlay {IMAGES}/over.sqsh --overlay over", setup=FOLDER, after=LIST),
+    layer("overlay-text", "true", "--overlay text", setup="echo text > text", status=255, mentions=("text",)),
+    layer("writable-sif", NEW, "--writable", status=255),
     Case(
         "layer-writable",
         ("exec", "--writable", "box", "sh", "-c", "echo new > /data/new; rm /data/file; ls /data"),
-        setup=f"cp -a {IMAGES}/box .",
+        setup=BOX,
         after="ls box/data; cat box/data/new",
     ),
-    Case(
-        "layer-writable-short",
-        ("exec", "-w", "box", "sh", "-c", TRY.format("/data/new")),
-        setup=f"cp -a {IMAGES}/box .",
-    ),
-    Case(
-        "layer-writable-variable",
-        ("exec", "box", "sh", "-c", TRY.format("/data/new")),
-        environment={"APPTAINER_WRITABLE": "1"},
-        setup=f"cp -a {IMAGES}/box .",
-    ),
+    Case("layer-writable-variable", ("exec", "box", "sh", "-c", NEW), env={"APPTAINER_WRITABLE": "1"}, setup=BOX),
     Case(
         "layer-writable-bind",
         ("exec", "-w", "-B", "sub:/mnt", "box", "cat", "/mnt/x"),
@@ -211,20 +134,16 @@ CASES = [
     Case(
         "layer-writable-home",
         ("exec", "-w", "box", "sh", "-c", "echo $HOME; pwd"),
-        setup=f"cp -a {IMAGES}/box .",
+        setup=BOX,
         after="ls box/home box/srv",
     ),
     Case(
         "layer-writable-fakeroot",
         ("exec", "-w", "--fakeroot", "box", "sh", "-c", "touch /data/new; stat -c %u:%g /data/new"),
-        setup=f"cp -a {IMAGES}/box .",
+        setup=BOX,
         after="stat -c %U box/data/new",
     ),
-    Case(
-        "layer-writable-and-tmpfs",
-        ("exec", "-w", "--writable-tmpfs", "box", "true"),
-        setup=f"cp -a {IMAGES}/box .",
-    ),
+    Case("layer-writable-and-tmpfs", ("exec", "-w", "--writable-tmpfs", "box", "true"), setup=BOX),
     Case(
         "layer-writable-and-overlay",
         ("exec", "-w", "--overlay", "over", "box", "true"),
@@ -232,27 +151,10 @@ CASES = [
         status=255,
     ),
     layer(
-        "underlay",
-        "cat /new/place/x; ls /data",
-        "--underlay",
-        "-B",
-        "sub:/new/place",
-        setup="mkdir sub; echo x > sub/x",
-    ),
-    layer(
         "underlay-in-folder",
         "cat /data/fresh/x; ls /data; cat /data/file; ls -l /data/link | sed 's/.*-> //'",
-        "--underlay",
-        "-B",
-        "sub:/data/fresh",
-        setup="mkdir sub; echo x > sub/x",
+        "--underlay -B sub:/data/fresh",
+        setup=SUB,
     ),
-    layer(
-        "underlay-readonly",
-        TRY.format("/data/new") + "; " + TRY.format("/new/x"),
-        "--underlay",
-        "-B",
-        "sub:/new/place",
-        setup="mkdir sub",
-    ),
+    layer("underlay-readonly", NEW + "; " + TRY.format("/new/x"), "--underlay -B sub:/new/place", setup="mkdir sub"),
 ]

@@ -6,6 +6,7 @@ from __future__ import annotations
 from tests.interop.conformance.case import IMAGES, Case, execute, run
 
 BASE = f"{IMAGES}/base.sif"
+STATUS = "NoNewPrivs|Cap|^Seccomp:|SigBlk"
 WAIT = "n=0; until grep -qs ready out || [ $n = 200 ]; do sleep 0.05; n=$((n + 1)); done"
 
 
@@ -36,13 +37,10 @@ def kills(name: str, number: int, flags: str = "") -> Case:
 
 
 CASES = [
-    *map(ends, (0, 1, 2, 7, 42, 100, 126, 127, 128, 130, 137, 200, 254, 255)),
+    *map(ends, (0, 42, 127, 255)),
     Case("process-exit-pid", execute("base.sif", "exit 42", "--pid"), status=42),
-    Case("process-exit-containall", execute("base.sif", "exit 42", "--containall"), status=42),
-    Case("process-exit-false", ("exec", BASE, "false"), status=1),
     Case("process-exit-last-of-shell", ("shell", BASE), stdin="false\n", status=1),
     Case("process-not-found", ("exec", BASE, "no-such-program"), status=255, mentions=("no-such-program",)),
-    Case("process-not-found-absolute", ("exec", BASE, "/no/such/program"), status=255, mentions=("/no/such/program",)),
     Case("process-not-found-inside", execute("base.sif", "no-such-program"), status=127, mentions=("no-such-program",)),
     Case("process-not-executable", ("exec", BASE, "/bin/not-executable"), status=255),
     Case("process-folder", ("exec", BASE, "/data"), status=255),
@@ -66,21 +64,15 @@ CASES = [
     ),
     dies("TERM", 15),
     dies("KILL", 9),
-    dies("HUP", 1),
     dies("INT", 2),
-    dies("USR1", 10),
     dies("SEGV", 11),
-    dies("ABRT", 6),
     dies("PIPE", 13),
     traps("TERM"),
     traps("HUP"),
-    traps("USR1"),
-    traps("USR2"),
     traps("TERM", "--pid"),
     traps("USR1", "--containall"),
     traps("CONT"),
     kills("TERM", 15),
-    kills("USR1", 10),
     kills("TERM", 15, "--pid"),
     Case(
         "process-forwards-INT",
@@ -102,7 +94,6 @@ CASES = [
         "process-orphans-pid", execute("base.sif", "(sleep 0.1 &) ; sleep 0.3; set -- /proc/[0-9]*; echo $#", "--pid")
     ),
     Case("process-stdin", ("exec", BASE, "cat"), stdin="one\ntwo\nno end of line"),
-    Case("process-stdin-empty", ("exec", BASE, "cat")),
     Case("process-stdin-closed", script=f"$runtime exec {BASE} sh -c 'cat; echo $?' <&- 2>/dev/null"),
     Case(
         "process-stdout-closed",
@@ -110,10 +101,6 @@ CASES = [
     ),
     Case("process-stdin-binary", script=f"printf '\\000\\001\\377x' | $runtime exec {BASE} od -An -tx1"),
     Case("process-stdin-large", script=f"head -c 3000000 /dev/zero | $runtime exec {BASE} wc -c"),
-    Case(
-        "process-stdout-large",
-        script=f"$runtime exec {BASE} sh -c 'dd if=/dev/zero bs=1000 count=3000 2>/dev/null' | wc -c",
-    ),
     Case(
         "process-stdin-left-alone",
         script=f"printf 'a\\nb\\n' | (read first; $runtime exec {BASE} true; read second; echo $first $second)",
@@ -129,11 +116,8 @@ CASES = [
         difference="descriptors",
         ours="5\n",
     ),
-    Case("process-descriptors-inside-folder", execute("box", "ls /proc/self/fd | wc -l")),
     Case("process-umask-host", script=f"umask 027; $runtime exec {BASE} sh -c 'umask; touch made'; stat -c %a made"),
-    Case("process-umask-tight", script=f"umask 077; $runtime exec {BASE} sh -c umask"),
     Case("process-umask-no-umask", script=f"umask 077; $runtime exec --no-umask {BASE} sh -c umask"),
-    Case("process-umask-compat", script=f"umask 077; $runtime exec --compat {BASE} sh -c umask"),
     Case("process-umask-fakeroot", script=f"umask 077; $runtime exec --fakeroot {BASE} sh -c umask"),
     Case("process-limits", script=f"ulimit -n 123; ulimit -c 0; $runtime exec {BASE} sh -c 'ulimit -n; ulimit -c'"),
     Case("process-nice", script=f"nice -n 5 $runtime exec {BASE} sh -c 'cut -d\" \" -f19 /proc/self/stat'"),
@@ -142,10 +126,10 @@ CASES = [
         script=f"$runtime exec {BASE} sh -c 'cut -d\" \" -f5 /proc/self/stat' > inside\n"
         "cut -d' ' -f5 /proc/$$/stat > own; cmp -s inside own && echo same || echo other",
     ),
-    Case("process-no-new-privileges", execute("base.sif", "grep NoNewPrivs /proc/self/status")),
-    Case("process-capabilities", execute("base.sif", "grep Cap /proc/self/status")),
-    Case("process-seccomp", execute("base.sif", "grep ^Seccomp: /proc/self/status")),
-    Case("process-oom-score", execute("base.sif", "cat /proc/self/oom_score_adj")),
+    Case(
+        "process-status",
+        execute("base.sif", f"grep -E '{STATUS}' /proc/self/status; cat /proc/self/oom_score_adj; uname -ms"),
+    ),
     Case(
         "process-signals-ignored",
         # only the one that is asked about: whoever runs the tests may ignore others
@@ -154,7 +138,4 @@ CASES = [
         difference="signals",
         ours="1\n",
     ),
-    Case("process-name-of-program", ("exec", BASE, "sh", "-c", "echo $0")),
-    Case("process-signals-blocked", execute("base.sif", "grep SigBlk /proc/self/status")),
-    Case("process-personality", execute("base.sif", "uname -m; uname -s")),
 ]

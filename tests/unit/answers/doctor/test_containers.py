@@ -34,6 +34,7 @@ from kedge.errors import LimitReached, ProgramFailed
 from kedge.system.settings import Settings
 from kedge.system.views import TableView
 from tests.builders.findings import require_whole
+from tests.builders.rows import each_row
 from tests.requirements import require_user_namespaces
 
 EPERM = KernelRefusal(USER_NAMESPACE, errno.EPERM, "Operation not permitted")
@@ -51,36 +52,31 @@ def write(root: Path, name: str, text: str) -> None:
 
 SETTINGS = {
     "user/max_user_namespaces": ("0", "user.max_user_namespaces is 0", "sysctl user.max_user_namespaces=15000"),
-    "kernel/unprivileged_userns_clone": (
-        "0",
-        "kernel.unprivileged_userns_clone is 0",
-        "sysctl kernel.unprivileged_userns_clone=1",
-    ),
+    "kernel/unprivileged_userns_clone": ("0", "kernel.unprivileged_userns_clone is 0",
+         "sysctl kernel.unprivileged_userns_clone=1"),
     "kernel/apparmor_restrict_unprivileged_userns": ("1", "AppArmor forbids it", "profile with 'userns,'"),
-}
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@each_row("name", SETTINGS)
 def test_namespaces_refused_names_the_setting_and_its_remedy(tmp_path: Path, name: str) -> None:
     value, cause, remedy = SETTINGS[name]
-    write(tmp_path, "proc/self/mountinfo", "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n")
-    write(tmp_path, f"proc/sys/{name}", value)
-    finding = require_whole(judge_namespaces(EPERM, 1000, tmp_path))
+    root = tmp_path / name
+    write(root, "proc/self/mountinfo", "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n")
+    write(root, f"proc/sys/{name}", value)
+    finding = require_whole(judge_namespaces(EPERM, 1000, root))
     assert finding.level == FAIL
     assert cause in finding.what
     assert remedy in finding.fix
     assert "--runtime apptainer" in finding.fix
 
 
-def test_namespaces_of_an_outer_container_are_explained(tmp_path: Path) -> None:
+def test_namespaces_refused_by_a_container_or_used_up(tmp_path: Path) -> None:
     write(tmp_path, "proc/self/mountinfo", "1 0 8:1 / / rw - overlay overlay rw\n")
     write(tmp_path, "proc/self/status", "Seccomp:\t2\n")
     finding = judge_namespaces(EPERM, 1000, tmp_path)
     assert "kedge runs inside another container, whose rules forbid it" in finding.what
     assert "seccomp=unconfined" in finding.fix
-
-
-def test_namespaces_that_are_used_up_are_those_of_mounts(tmp_path: Path) -> None:
     finding = judge_namespaces(KernelRefusal(OTHER_NAMESPACES, errno.ENOSPC, "No space left on device"), 1000, tmp_path)
     assert "user.max_mnt_namespaces" in finding.what
 
@@ -93,16 +89,13 @@ def test_namespaces_are_tried_and_this_process_stays_outside() -> None:
     assert {name: Path(f"/proc/self/ns/{name}").readlink() for name in ("user", "mnt")} == before
 
 
-def test_trial_says_which_step_was_refused() -> None:
+def test_trial_tells_refusals_and_leaves_nothing() -> None:
     require_user_namespaces()
 
     def refuse() -> None:
         raise OSError(errno.ENODEV, "No such\tdevice")
 
     assert try_namespaces({}, refuse) == KernelRefusal(WORK, errno.ENODEV, "No such device")
-
-
-def test_trial_mounts_are_gone_with_it() -> None:
     require_user_namespaces()
 
     def work() -> None:
@@ -113,9 +106,6 @@ def test_trial_mounts_are_gone_with_it() -> None:
     before = Path("/proc/self/mountinfo").read_text()
     assert try_namespaces({}, work) is None
     assert Path("/proc/self/mountinfo").read_text() == before
-
-
-def test_trial_that_dies_is_no_refusal() -> None:
     require_user_namespaces()
     with pytest.raises(ProgramFailed):
         try_namespaces({}, lambda: os.kill(os.getpid(), 9))
@@ -150,31 +140,25 @@ def test_overlay_levels_follow_what_is_left() -> None:
     assert judge_overlay(EPERM, EPERM).level == SKIPPED
 
 
-def test_fuse_missing_says_that_images_are_unpacked_instead() -> None:
+def test_fuse_and_overlay_files_levels() -> None:
     for refusal in ("/dev/fuse does not exist", "squashfuse is not installed"):
         finding = require_whole(judge_fuse(refusal, None, ""))
         assert finding.level == NOTE
         assert refusal in finding.what
         assert "kedge unpacks an image file on the node" in finding.why
     assert "conda-forge squashfuse" in judge_fuse("squashfuse is not installed", None, "").fix
-
-
-def test_fuse_is_well_where_only_namespaces_are_not() -> None:
     assert judge_fuse("", EPERM, "/usr/bin/squashfuse_ll").level == OK
     refused = KernelRefusal(WORK, errno.EPERM, "Operation not permitted")
     assert (
         "the kernel refuses the mount: Operation not permitted"
         in judge_fuse("", refused, "/usr/bin/squashfuse_ll").what
     )
-
-
-def test_overlay_files_need_fuse2fs_and_the_device() -> None:
     assert judge_overlay_files("/usr/bin/fuse2fs", has_device=True).level == OK
     assert "fuse2fs is not installed" in require_whole(judge_overlay_files("", has_device=True)).what
     assert "no /dev/fuse" in require_whole(judge_overlay_files("/usr/bin/fuse2fs", has_device=False)).what
 
 
-def test_seccomp_is_read_from_proc(tmp_path: Path) -> None:
+def test_seccomp_and_new_privileges(tmp_path: Path) -> None:
     surroundings = make_surroundings(tmp_path)
     assert require_whole(check_seccomp(surroundings)[0]).level == NOTE  # a kernel without the line
     write(tmp_path, "proc/self/status", "NoNewPrivs:\t0\nSeccomp:\t0\n")
@@ -184,9 +168,6 @@ def test_seccomp_is_read_from_proc(tmp_path: Path) -> None:
     write(tmp_path, "proc/sys/kernel/seccomp/actions_avail", "kill_thread trap errno trace log allow\n")
     write(tmp_path, "proc/self/status", "Seccomp:\t2\n")
     assert "outer container or service" in check_seccomp(surroundings)[0].what
-
-
-def test_no_new_privileges_is_a_note(tmp_path: Path) -> None:
     write(tmp_path, "proc/self/status", "NoNewPrivs:\t1\n")
     finding = require_whole(check_new_privileges(make_surroundings(tmp_path))[0])
     assert finding.level == NOTE
@@ -201,7 +182,7 @@ PROGRAMS: dict[str, bytes | str | None] = {"/usr/bin/newuidmap": b"#!", "/usr/bi
 RANGES: dict[str, bytes | str | None] = {"/etc/subuid": b"ada:100000:65536\n", "/etc/subgid": b"ada:100000:65536\n"}
 
 
-def test_subordinate_ids_that_are_there_are_counted() -> None:
+def test_subordinate_ids() -> None:
     finding = judge_subordinate_ids(make_host({**PROGRAMS, **RANGES}))
     assert finding.level == OK
     assert finding.what == "65536 ids for ada: --fakeroot and builds have all users of an image"
@@ -210,9 +191,6 @@ def test_subordinate_ids_that_are_there_are_counted() -> None:
     assert finding.level == OK
     assert finding.what.startswith("5000 ids for ada: ")
     assert "builds need 65535 ids" in finding.what
-
-
-def test_subordinate_ids_that_are_missing_say_what_is_missing() -> None:
     no_programs = require_whole(judge_subordinate_ids(make_host(RANGES)))
     assert "newuidmap and newgidmap are not installed" in no_programs.what
     no_ranges = require_whole(judge_subordinate_ids(make_host({**PROGRAMS, "/etc/subuid": b"bob:1:65536\n"})))
@@ -221,7 +199,7 @@ def test_subordinate_ids_that_are_missing_say_what_is_missing() -> None:
     assert {no_programs.level, no_ranges.level} == {NOTE}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("release", "level"),
     [("2.6.32-754.el6.x86_64", WARNING), ("3.10.0-1160.el7.x86_64", OK), ("6.8.0-45-generic", OK), ("odd", NOTE)],
 )

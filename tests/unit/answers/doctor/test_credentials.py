@@ -20,7 +20,7 @@ from kedge.answers.doctor.network import (
     is_ngc_key,
     is_stand_in,
 )
-from kedge.answers.doctor.surroundings import FAIL, NOTE, OK, WARNING, Finding, Surroundings
+from kedge.answers.doctor.surroundings import NOTE, OK, WARNING, Finding, Surroundings
 from kedge.system.settings import Settings
 from tests.builders.rows import each_row
 from tests.requirements import open_way
@@ -58,11 +58,15 @@ def entry(user: str, password: str) -> dict[str, str]:
     return {"auth": base64.b64encode(f"{user}:{password}".encode()).decode()}
 
 
-def test_credentials_none_are_fine(tmp_path: Path) -> None:
+def test_credentials_none_or_without_password(tmp_path: Path) -> None:
     assert check(tmp_path) == [Finding("credentials", OK, "no login for any registry; public images need none")]
+    environ = {"SINGULARITY_DOCKER_USERNAME": USER}
+    assert warnings(check(tmp_path, environ)) == [
+        "SINGULARITY_DOCKER_USERNAME is set, but SINGULARITY_DOCKER_PASSWORD is empty"
+    ]
 
 
-@pytest.mark.parametrize("key", [KEY, OLD_KEY])
+@each_row("key", [KEY, OLD_KEY])
 def test_credentials_that_are_good(tmp_path: Path, key: str) -> None:
     environ = {"NGC_API_KEY": key, "APPTAINER_DOCKER_USERNAME": USER, "APPTAINER_DOCKER_PASSWORD": key}
     path = write_config(tmp_path, {"auths": {"nvcr.io": entry(USER, key), "docker.io": entry("jane", "hunter22")}})
@@ -74,7 +78,7 @@ def test_credentials_that_are_good(tmp_path: Path, key: str) -> None:
     )
 
 
-@pytest.mark.parametrize("prefix", ["SINGULARITY", "APPTAINER", "KEDGE"])
+@each_row("prefix", ["SINGULARITY", "APPTAINER", "KEDGE"])
 def test_credentials_user_name_that_the_shell_took_away(tmp_path: Path, prefix: str) -> None:
     user, password = f"{prefix}_DOCKER_USERNAME", f"{prefix}_DOCKER_PASSWORD"
     findings = check(tmp_path, {user: "", password: KEY})
@@ -83,27 +87,17 @@ def test_credentials_user_name_that_the_shell_took_away(tmp_path: Path, prefix: 
     assert "the shell replaces $oauthtoken by nothing" in findings[0].why
 
 
-def test_credentials_user_without_password(tmp_path: Path) -> None:
-    environ = {"SINGULARITY_DOCKER_USERNAME": USER}
-    assert warnings(check(tmp_path, environ)) == [
-        "SINGULARITY_DOCKER_USERNAME is set, but SINGULARITY_DOCKER_PASSWORD is empty"
-    ]
-
-
-@pytest.mark.parametrize(
-    ("value", "said"),
-    [
-        (f"{KEY}\n", "ends with a newline"),
-        (f" {KEY}", "has a space before or behind it"),
-        (f'"{KEY}"', "stands in quotes, which count as a part of it"),
-        (f"nvapi- {KEY}", "has a space in it"),
-        (f"{KEY}\u200b", "has a character in it that cannot be seen"),
-        ("<YOUR_API_KEY>", "is a placeholder, not a key"),
-        ("$NGC_API_KEY", "is a placeholder, not a key"),
-        ("your-api-key", "is a placeholder, not a key"),
-        ("hunter22", "does not look like an NGC API key"),
-    ],
-)
+@each_row(("value", "said"), [
+    (f"{KEY}\n", "ends with a newline"),
+    (f" {KEY}", "has a space before or behind it"),
+    (f'"{KEY}"', "stands in quotes, which count as a part of it"),
+    (f"nvapi- {KEY}", "has a space in it"),
+    (f"{KEY}\u200b", "has a character in it that cannot be seen"),
+    ("<YOUR_API_KEY>", "is a placeholder, not a key"),
+    ("$NGC_API_KEY", "is a placeholder, not a key"),
+    ("your-api-key", "is a placeholder, not a key"),
+    ("hunter22", "does not look like an NGC API key"),
+])  # fmt: skip
 def test_credentials_keys_that_are_none(tmp_path: Path, value: str, said: str) -> None:
     assert warnings(check(tmp_path, {"NGC_API_KEY": value})) == [f"the secret in NGC_API_KEY {said}"]
 
@@ -118,15 +112,12 @@ def test_credentials_user_name_other_than_the_one(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("host", "user", "said"),
-    [
-        ("docker.io", USER, "the login for docker.io in {} is $oauthtoken"),
-        ("https://index.docker.io/v1/", "jane", "the login for docker.io in {} holds an NGC API key"),
-        ("ngc.nvidia.com", "jane", "{} has a login for ngc.nvidia.com, which is not a registry"),
-        ("nvrc.io", "jane", "{} has a login for nvrc.io, which is not a registry"),
-    ],
-)
+@each_row(("host", "user", "said"), [
+    ("docker.io", USER, "the login for docker.io in {} is $oauthtoken"),
+    ("https://index.docker.io/v1/", "jane", "the login for docker.io in {} holds an NGC API key"),
+    ("ngc.nvidia.com", "jane", "{} has a login for ngc.nvidia.com, which is not a registry"),
+    ("nvrc.io", "jane", "{} has a login for nvrc.io, which is not a registry"),
+])  # fmt: skip
 def test_credentials_for_the_wrong_host(tmp_path: Path, host: str, user: str, said: str) -> None:
     path = write_config(tmp_path, {"auths": {host: entry(user, KEY)}})
     assert said.format(path) in warnings(check(tmp_path))
@@ -141,14 +132,11 @@ def test_credentials_of_the_environment_that_hide_the_ones_that_are_meant(tmp_pa
     assert "unset SINGULARITY_DOCKER_USERNAME SINGULARITY_DOCKER_PASSWORD" in findings[0].fix
 
 
-def test_credentials_helper_of_another_computer(tmp_path: Path) -> None:
+def test_credentials_helpers_are_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_config(tmp_path, {"credsStore": "desktop", "credHelpers": {"nvcr.io": "../../bin/sh"}, "auths": {}})
     said = warnings(check(tmp_path))
     assert said[0] == f"{path} names the helper docker-credential-desktop, which is not installed"
     assert len(said) == 2
-
-
-def test_credentials_helper_that_is_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "docker-credential-own"
     program.write_text("#!/bin/sh\nexit 1\n")
     program.chmod(0o755)
@@ -159,7 +147,7 @@ def test_credentials_helper_that_is_here(tmp_path: Path, monkeypatch: pytest.Mon
     assert findings[-1].what == "logins: nvcr.io from docker-credential-own"
 
 
-@pytest.mark.parametrize(("mode", "who"), [(0o644, "everybody"), (0o640, "your group"), (0o600, "")])
+@each_row(("mode", "who"), [(0o644, "everybody"), (0o640, "your group"), (0o600, "")])
 def test_credentials_that_others_can_read(tmp_path: Path, mode: int, who: str) -> None:
     open_way(tmp_path)
     path = write_config(tmp_path, {"auths": {"nvcr.io": entry(USER, KEY)}}, mode=mode)
@@ -189,7 +177,7 @@ def test_credentials_of_enroot(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("content", [b"{", b"[]", b"\xff", b'{"auths": [' + b"[" * 5000])
+@each_row("content", [b"{", b"[]", b"\xff", b'{"auths": [' + b"[" * 5000])
 def test_credentials_files_that_cannot_be_read(tmp_path: Path, content: bytes) -> None:
     path = write_config(tmp_path, {})
     path.write_bytes(content)
@@ -201,31 +189,24 @@ def make_token(moment: float) -> str:
     return f"eyJhbGciOiJub25lIn0.{payload}.c2lnbmF0dXJl"
 
 
-def test_credentials_token_that_says_itself_that_it_expired(tmp_path: Path) -> None:
+def test_tokens_and_keys_say_what_they_are(tmp_path: Path) -> None:
     path = write_config(tmp_path, {"auths": {"r.example": {"registrytoken": make_token(1_700_000_000)}}})
     assert warnings(check(tmp_path)) == [f"the token in {path} expired on 2023-11-14"]
     assert find_expiry(make_token(time.time() + 1000)) == ""
     assert find_expiry("ey.ey.ey") == ""
     assert find_expiry(make_token(float("nan"))) == ""
-
-
-@pytest.mark.parametrize("text", ["nvcr.io", "localhost:5000", "[::1]:5000", "r.example/team/image"])
-def test_key_formats_hosts(text: str) -> None:
-    assert is_host(text)
-
-
-@each_row("text", ["", "u:p@nvcr.io", "a b", "nvcr.io\n", "x" * 300, "\x1b[2J"])
-def test_key_formats_what_is_no_host_is_not_shown(text: str) -> None:
-    assert not is_host(text)
-
-
-def test_key_formats_keys() -> None:
     assert is_ngc_key(KEY)
     assert is_ngc_key(OLD_KEY)
     assert not is_ngc_key("hunter22")
     assert not is_ngc_key(f"{KEY}\n")
     assert not find_blemish(KEY)
     assert not is_stand_in(KEY)
+
+
+def test_key_formats_what_is_no_host_is_not_shown() -> None:
+    hosts = ["nvcr.io", "localhost:5000", "[::1]:5000", "r.example/team/image"]
+    others = ["", "u:p@nvcr.io", "a b", "nvcr.io\n", "x" * 300, "\x1b[2J"]
+    assert [text for text in hosts + others if is_host(text)] == hosts
 
 
 SECRETS = {name: f"pl4nted-{number}-{'s3cret' * 6}" for number, name in enumerate("ABCDEFGHIJKLMNOP")}
@@ -279,11 +260,7 @@ def test_logins_are_tried_only_where_there_is_one(tmp_path: Path) -> None:
     assert check_logins(surround(tmp_path)) == []
     offline = Surroundings({"NGC_API_KEY": KEY}, Settings.load(environ={"HOME": str(tmp_path)}), is_offline=True)
     assert check_logins(offline) == []
-
-
-def test_logins_without_an_answer_are_not_called_wrong(tmp_path: Path) -> None:
     environ = {"NGC_API_KEY": KEY, "https_proxy": "http://127.0.0.1:9"}
     (finding,) = check_logins(surround(tmp_path, environ))
     assert finding.level == NOTE
     assert finding.what.startswith("unknown whether nvcr.io accepts the login: cannot reach nvcr.io")
-    assert finding.level != FAIL

@@ -61,18 +61,12 @@ def test_findings_link_to_anchors_that_exist(path: Path) -> None:
             assert anchor in list_anchors(REPOSITORY / f"docs/guides/{topic}.md"), f"{path.name} names {link}"
 
 
-def test_findings_links_are_found_by_this_test() -> None:
+def test_checks_links_and_anchors_are_found() -> None:
     found = {link for path in SOURCES for link in list_links(path)}
     assert "kedge help doctor user-namespaces" in found
     assert len([link for link in found if "?" not in link]) >= 25
-
-
-def test_checks_have_a_place_in_the_guide() -> None:
     anchors = list_anchors(REPOSITORY / "docs/guides/doctor.md")
     assert not [each.name for each in list_checks() if each.name not in anchors]
-
-
-def test_anchors_are_made_as_github_makes_them() -> None:
     anchors = list_anchors(REPOSITORY / "docs/guides/run.md")
     assert "where-the-images-files-come-from" in anchors
     assert "where-user-namespaces-are-forbidden" in anchors

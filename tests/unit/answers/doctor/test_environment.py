@@ -7,8 +7,6 @@ import compileall
 import os
 from pathlib import Path
 
-import pytest
-
 from kedge.answers.doctor.environment import (
     check_binds,
     check_clock,
@@ -57,24 +55,15 @@ def write_limits(root: Path, core: str = "0", files: str = "1024", locked: str =
     path.write_text(LIMITS.format(core=core, files=files, locked=locked, hard=hard))
 
 
-def test_memory_of_a_login_node_is_too_little_for_a_pull() -> None:
+def test_memory_findings(tmp_path: Path) -> None:
     (finding,) = judge_memory(Limits(4, 256 << 20, None, memory_from="/sys/fs/cgroup/user/memory.max"), 0, "")
     require_whole(finding, WARNING)
     assert finding.what == "268 MB (/sys/fs/cgroup/user/memory.max)"
     assert "--threads 1" in finding.fix
-
-
-def test_memory_address_space_is_named_for_what_it_does_to_cuda() -> None:
     _, finding = judge_memory(Limits(4, 8 << 30, None, 8 << 30, memory_from="RLIMIT_AS (ulimit -v)"), 0, "")
     assert "CUDA reserves addresses" in require_whole(finding, WARNING).why
-
-
-def test_memory_kills_are_counted() -> None:
     _, finding = judge_memory(Limits(4, 8 << 30, None), 3, "/sys/fs/cgroup/job/memory.events")
     assert "killed 3 processes" in require_whole(finding, NOTE).what
-
-
-def test_memory_is_read_from_control_groups(tmp_path: Path) -> None:
     (tmp_path / "proc/self").mkdir(parents=True)
     (tmp_path / "proc/self/cgroup").write_text("0::/user.slice\n")
     (tmp_path / "proc/self/mountinfo").write_text("30 1 0:26 / /cg rw - cgroup2 cgroup2 rw\n")
@@ -86,28 +75,29 @@ def test_memory_is_read_from_control_groups(tmp_path: Path) -> None:
     assert "killed 2 processes" in kills.what
 
 
-def test_processes_left_are_judged(tmp_path: Path) -> None:
+def test_process_limits_are_judged(tmp_path: Path) -> None:
     assert judge_processes(None, "").level == OK
     assert judge_processes(4000, "RLIMIT_NPROC (ulimit -u)").what == "4000 more may start (RLIMIT_NPROC (ulimit -u))"
     assert "only 12 more" in require_whole(judge_processes(12, "pids.max"), WARNING).what
     assert check_processes(make_surroundings(tmp_path))[0].level == OK
-
-
-def test_open_files_below_the_usual_are_a_warning(tmp_path: Path) -> None:
     write_limits(tmp_path, files="256")
     finding = require_whole(check_open_files(make_surroundings(tmp_path))[0], WARNING)
     assert finding.fix == "ulimit -n 524288"
     write_limits(tmp_path)
     assert check_open_files(make_surroundings(tmp_path))[0].level == OK
-
-
-def test_open_files_at_the_hard_limit_are_not_raised_by_ulimit(tmp_path: Path) -> None:
     write_limits(tmp_path, files="256")
     path = tmp_path / "proc/self/limits"
     path.write_text(path.read_text().replace("524288", "256   "))
     finding = require_whole(check_open_files(make_surroundings(tmp_path))[0], WARNING)
     assert "ulimit" not in finding.fix
     assert "administrators" in finding.fix
+    surroundings = make_surroundings(tmp_path)
+    write_limits(tmp_path, core="unlimited")
+    assert require_whole(check_core_files(surroundings)[0], NOTE).fix.endswith("ulimit -c 0")
+    pattern = tmp_path / "proc/sys/kernel/core_pattern"
+    pattern.parent.mkdir(parents=True)
+    pattern.write_text("|/usr/lib/systemd/systemd-coredump %P\n")
+    assert check_core_files(surroundings)[0].level == OK
 
 
 def test_locked_memory_matters_where_there_is_rdma(tmp_path: Path) -> None:
@@ -123,25 +113,21 @@ def test_locked_memory_matters_where_there_is_rdma(tmp_path: Path) -> None:
     assert check_locked_memory(surroundings)[0].level == OK
 
 
-def test_core_files_are_a_note_unless_the_system_takes_them(tmp_path: Path) -> None:
-    surroundings = make_surroundings(tmp_path)
-    write_limits(tmp_path, core="unlimited")
-    assert require_whole(check_core_files(surroundings)[0], NOTE).fix.endswith("ulimit -c 0")
-    pattern = tmp_path / "proc/sys/kernel/core_pattern"
-    pattern.parent.mkdir(parents=True)
-    pattern.write_text("|/usr/lib/systemd/systemd-coredump %P\n")
-    assert check_core_files(surroundings)[0].level == OK
-
-
-@pytest.mark.parametrize("year", [1970, 2019, 2071])
+@each_row("year", [1970, 2019, 2071])
 def test_clock_with_an_impossible_year_is_a_problem(year: int) -> None:
     assert "TLS error" in require_whole(judge_year(year), FAIL).why
 
 
-def test_clock_of_a_file_server_that_differs_is_a_warning() -> None:
+def test_clock_of_a_file_server(tmp_path: Path) -> None:
     assert judge_skew(2.0).level == OK
     assert "95 s ahead of" in require_whole(judge_skew(95.0), WARNING).what
     assert "95 s behind" in require_whole(judge_skew(-95.0), WARNING).what
+    skew = measure_skew(str(tmp_path))
+    assert skew is not None
+    assert abs(skew) < 5
+    assert not list(tmp_path.iterdir())
+    assert measure_skew(str(tmp_path / "gone")) is None
+    assert check_clock(make_surroundings(tmp_path))[0].level == OK
 
 
 def test_modules_that_cannot_be_compiled_are_named_with_the_command_that_mends_it(tmp_path: Path) -> None:
@@ -164,25 +150,13 @@ def test_modules_that_cannot_be_compiled_are_named_with_the_command_that_mends_i
     assert check_compiled_modules(make_surroundings(tmp_path))[0].check == "compiled-modules"
 
 
-def test_clock_is_measured_without_leaving_a_file(tmp_path: Path) -> None:
-    skew = measure_skew(str(tmp_path))
-    assert skew is not None
-    assert abs(skew) < 5
-    assert not list(tmp_path.iterdir())
-    assert measure_skew(str(tmp_path / "gone")) is None
-    assert check_clock(make_surroundings(tmp_path))[0].level == OK
-
-
 HOST = TableView({"/usr/lib/locale/C.utf8/LC_CTYPE": b"", "/usr/lib/locale/en_US.utf8/LC_CTYPE": b""})
 
 
-def test_locale_that_the_system_lacks_is_a_warning() -> None:
+def test_locale_that_is_missing_or_not_utf8() -> None:
     finding = require_whole(judge_locale({"LANG": "de_DE.UTF-8", "LC_ALL": ""}, HOST), WARNING)
     assert finding.what == "locale not installed on this host: LANG=de_DE.UTF-8"
     assert "LC_ALL=C.UTF-8" in finding.fix
-
-
-def test_locale_that_is_not_utf8_is_a_note() -> None:
     host = TableView({"/usr/lib/locale/de_DE.iso88591/LC_CTYPE": b""})
     finding = require_whole(judge_locale({"LANG": "de_DE.ISO-8859-1"}, host), NOTE)
     assert "LANG=de_DE.UTF-8" in finding.fix
@@ -194,6 +168,10 @@ def test_locale_that_works_is_well(value: str) -> None:
 
 
 def test_python_leaks_are_notes_that_say_kedge_keeps_them_outside(tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path), "PYTHONPATH": "/x", "KEDGE_KEEP": "PYTHONPATH"}
+    assert "KEDGE_KEEP" in require_whole(check_python_leaks(make_surroundings(tmp_path, environ))[0], WARNING).fix
+    environ = {"HOME": str(tmp_path), "VIRTUAL_ENV": "/v", "CONDA_PREFIX": "/c"}
+    assert check_python_leaks(make_surroundings(tmp_path, environ))[0].level == OK
     environ = {"HOME": str(tmp_path), "PYTHONPATH": "/x", "CONDA_PREFIX": "/c", "BASH_ENV": "/b"}
     for version, name in (("3.10", "torch-2.1.dist-info"), ("3.10", "numpy.egg-info"), ("3.12", "readme")):
         (tmp_path / f".local/lib/python{version}/site-packages/{name}").mkdir(parents=True)
@@ -202,16 +180,6 @@ def test_python_leaks_are_notes_that_say_kedge_keeps_them_outside(tmp_path: Path
     assert finding.what == "PYTHONPATH; packages in ~/.local/lib/python3.10 (2 packages)"
     assert "kedge does not pass them on" in finding.fix
     assert list_user_sites(tmp_path / "gone") == []
-
-
-def test_python_leaks_that_are_let_in_are_warnings(tmp_path: Path) -> None:
-    environ = {"HOME": str(tmp_path), "PYTHONPATH": "/x", "KEDGE_KEEP": "PYTHONPATH"}
-    assert "KEDGE_KEEP" in require_whole(check_python_leaks(make_surroundings(tmp_path, environ))[0], WARNING).fix
-
-
-def test_python_leaks_of_an_environment_that_is_active_are_nobodys_worry(tmp_path: Path) -> None:
-    environ = {"HOME": str(tmp_path), "VIRTUAL_ENV": "/v", "CONDA_PREFIX": "/c"}
-    assert check_python_leaks(make_surroundings(tmp_path, environ))[0].level == OK
 
 
 def test_loader_leaks_that_are_forced_into_containers_are_warnings() -> None:
@@ -227,20 +195,14 @@ def test_loader_leaks_that_are_forced_into_containers_are_warnings() -> None:
     assert finding.what == "LD_LIBRARY_PATH (2 directories) is not passed into containers"
 
 
-def test_variables_that_are_misspelled_are_proposed() -> None:
+def test_variables_are_known_and_mistakes_proposed() -> None:
     (finding,) = judge_variables({"KEDGE_CACHDIR": "/x"}, list_known())
     assert require_whole(finding, WARNING).fix == "did you mean 'KEDGE_CACHEDIR'?"
-
-
-def test_variables_that_contradict_each_other_say_which_counts() -> None:
     environ = {"APPTAINER_CACHEDIR": "/a", "SINGULARITY_CACHEDIR": "/b"}
     contradiction, old = judge_variables(environ, list_known())
     assert contradiction.why == "kedge uses APPTAINER_CACHEDIR only"
     assert "SINGULARITY_CACHEDIR" in require_whole(old, NOTE).what
-
-
-def test_variables_of_kedge_are_all_known() -> None:
-    """Every variable that the sources read, or a page names, is no misspelling."""
+    # Every variable that the sources read, or a page names, is no misspelling
     import re
 
     from tests.requirements import REPOSITORY
@@ -252,16 +214,13 @@ def test_variables_of_kedge_are_all_known() -> None:
     assert judge_variables(dict.fromkeys(names, "1"), list_known())[0].level == OK
 
 
-def test_binds_of_variables_that_are_missing_are_problems(tmp_path: Path) -> None:
+def test_binds_of_variables_that_cannot_be_are_problems(tmp_path: Path) -> None:
     environ = {"APPTAINER_BIND": f"{tmp_path}:/data,/no/such/folder"}
     (finding,) = check_binds(make_surroundings(tmp_path, environ))
     require_whole(finding, FAIL)
     assert finding.what == "missing on this host: /no/such/folder (APPTAINER_BIND)"
     assert finding.fix.startswith("unset APPTAINER_BIND")
     assert check_binds(make_surroundings(tmp_path, {"KEDGE_BIND": str(tmp_path)}))[0].what == "1 from variables"
-
-
-def test_binds_of_variables_that_cannot_be_read_are_problems(tmp_path: Path) -> None:
     (finding,) = check_binds(make_surroundings(tmp_path, {"KEDGE_BIND": "/a:/b:/c:/d"}))
     assert require_whole(finding, FAIL)
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from kedge.answers.doctor.image_check import explain_problem, judge_image
 from kedge.answers.doctor.surroundings import FAIL, NOTE, OK, WARNING, Finding
 from kedge.answers.targets import find_target
@@ -17,6 +15,7 @@ from kedge.compat.target import Gpu, Target
 from kedge.compat.traits import Fact, ImageTraits
 from kedge.errors import CorruptImage
 from kedge.system.settings import Settings
+from tests.builders.rows import each_row
 
 PLAIN = ImageTraits(
     name="a/b:1", framework=Fact("PyTorch"), python=Fact("3.10"), cuda=Fact("12.4.0"), architecture="amd64"
@@ -38,15 +37,12 @@ def target(gpu: str, driver: str) -> Target:
     )
 
 
-@pytest.mark.parametrize(
-    ("gpu", "driver", "level", "said"),
-    [
-        ("H200", "580.95.05", OK, "runs natively"),
-        ("A100", "535.104.05", NOTE, "runs on NVIDIA A100"),
-        ("A100", "450.80.02", FAIL, "does not run"),
-        ("K40", "470.57.02", FAIL, "does not run"),
-    ],
-)
+@each_row(("gpu", "driver", "level", "said"), [
+    ("H200", "580.95.05", OK, "runs natively"),
+    ("A100", "535.104.05", NOTE, "runs on NVIDIA A100"),
+    ("A100", "450.80.02", FAIL, "does not run"),
+    ("K40", "470.57.02", FAIL, "does not run"),
+])  # fmt: skip
 def test_image_verdict_is_a_finding(gpu: str, driver: str, level: str, said: str, tmp_path: Path) -> None:
     traits = replace(PLAIN, capabilities=Fact("5.2 6.0 7.0 7.5 8.0 8.6 9.0+PTX"), driver=Fact("550.54.14"))
     place = target(gpu, driver)
@@ -58,11 +54,13 @@ def test_image_verdict_is_a_finding(gpu: str, driver: str, level: str, said: str
         assert headline.fix
 
 
-def test_image_without_a_verdict_is_described(tmp_path: Path) -> None:
+def test_image_without_a_verdict_or_that_cannot_be_read(tmp_path: Path) -> None:
     findings = judge_image(PLAIN, None, None, {"HOME": str(tmp_path)})
     assert findings == [Finding("image", OK, "a/b:1: PyTorch, CUDA 12.4.0, Python 3.10, amd64")]
     (nothing,) = judge_image(ImageTraits(name="x"), None, None, {"HOME": str(tmp_path)})
     assert nothing.what == "x: content unknown"
+    finding = explain_problem("x.sif", CorruptImage("x.sif is cut short", hint="pull it again"))
+    assert (finding.level, finding.what, finding.fix) == (FAIL, "x.sif is cut short", "pull it again")
 
 
 def test_image_with_an_empty_libcuda(tmp_path: Path) -> None:
@@ -77,14 +75,14 @@ def test_image_with_an_empty_libcuda(tmp_path: Path) -> None:
     assert find(findings, "other").level == NOTE
 
 
-@pytest.mark.parametrize(("has_gpus", "level"), [(True, WARNING), (False, NOTE), (None, NOTE)])
+@each_row(("has_gpus", "level"), [(True, WARNING), (False, NOTE), (None, NOTE)])
 def test_image_of_musl(tmp_path: Path, has_gpus: bool | None, level: str) -> None:
     place = Target(title="there", has_gpus=has_gpus)
     findings = judge_image(replace(PLAIN, glibc=Fact("musl")), None, place, {"HOME": str(tmp_path)})
     assert find(findings, "musl (Alpine)").level == level
 
 
-def test_image_that_brings_its_own_libcuda_on_a_card_that_it_refuses(tmp_path: Path) -> None:
+def test_image_that_brings_its_own_libcuda_or_entrypoint(tmp_path: Path) -> None:
     traits = replace(PLAIN, compat=Fact("yes"), driver=Fact("550.54.14"))
     card = Gpu("NVIDIA GeForce RTX 3090", takes_forward_compat=False)
     finding = find(judge_image(traits, None, Target("x", gpus=(card,)), {"HOME": str(tmp_path)}), "its own libcuda")
@@ -92,21 +90,14 @@ def test_image_that_brings_its_own_libcuda_on_a_card_that_it_refuses(tmp_path: P
     assert "RTX 3090" in finding.why
     data_center = Target("x", gpus=(Gpu("NVIDIA A100", takes_forward_compat=True),))
     assert len(judge_image(traits, None, data_center, {"HOME": str(tmp_path)})) == 1
-
-
-def test_image_with_the_entrypoint_of_nvidia(tmp_path: Path) -> None:
     traits = replace(PLAIN, entrypoint=("/opt/nvidia/nvidia_entrypoint.sh",))
     assert find(judge_image(traits, None, None, {"HOME": str(tmp_path)}), "'exec' and 'shell' do not").level == NOTE
 
 
-@pytest.mark.parametrize(
-    ("release", "said"),
-    [
-        ("25.03", "PIP_CONSTRAINT=/etc/pip"),
-        ("26.07", "PIP_CONSTRAINT=/etc/pip"),
-        ("24.12", "may replace NVIDIA's build"),
-    ],
-)
+@each_row(("release", "said"), [
+    ("25.03", "PIP_CONSTRAINT=/etc/pip"), ("26.07", "PIP_CONSTRAINT=/etc/pip"),
+    ("24.12", "may replace NVIDIA's build"),
+])  # fmt: skip
 def test_image_pip_of_its_release(tmp_path: Path, release: str, said: str) -> None:
     traits = replace(PLAIN, release=Fact(release))
     assert find(judge_image(traits, None, None, {"HOME": str(tmp_path)}), said).fix
@@ -126,8 +117,3 @@ def test_image_whose_python_finds_packages_in_the_home(tmp_path: Path) -> None:
     assert len(judge_image(PLAIN, None, None, {**environ, "PYTHONNOUSERSITE": "1"})) == 1
     assert len(judge_image(replace(PLAIN, python=Fact("3.12")), None, None, environ)) == 1
     assert len(judge_image(replace(PLAIN, python=Fact()), None, None, environ)) == 1
-
-
-def test_image_that_cannot_be_read_is_a_problem() -> None:
-    finding = explain_problem("x.sif", CorruptImage("x.sif is cut short", hint="pull it again"))
-    assert (finding.level, finding.what, finding.fix) == (FAIL, "x.sif is cut short", "pull it again")

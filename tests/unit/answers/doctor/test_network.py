@@ -10,13 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.answers.doctor.network import (
-    check_certificates,
-    check_proxies,
-    check_registries,
-    judge_reach,
-    list_mirrors,
-)
+from kedge.answers.doctor.network import check_certificates, check_proxies, check_registries, judge_reach, list_mirrors
 from kedge.answers.doctor.surroundings import FAIL, NOTE, OK, SKIPPED, WARNING, Finding, Surroundings
 from kedge.base.frozen import replace
 from kedge.cluster.sites.profile import SHIPPED, ProfileDirectory, load_site
@@ -26,6 +20,7 @@ from kedge.image.registry.probe import ProbeResult
 from kedge.image.registry.tls import SYSTEM_BUNDLES
 from kedge.system.settings import Settings
 from tests.builders.certificates import make_authority
+from tests.builders.rows import each_row
 
 PASSWORD = "pl4nted-s3cret"
 JOB = {"SLURM_JOB_ID": "4711", "SLURM_JOB_PARTITION": "alpha"}
@@ -54,75 +49,66 @@ def find(findings: list[Finding], level: str) -> Finding:
     return found[0]
 
 
-def test_proxies_none_are_fine(tmp_path: Path) -> None:
+def test_proxies_that_are_fine(tmp_path: Path) -> None:
     assert check_proxies(surround(tmp_path)) == [Finding("proxies", OK, "none set")]
+    good = "localhost, 127.0.0.1,.example.org,*.example.net,10.0.0.0/8,[::1],r.example:5000,*"
+    assert check_proxies(surround(tmp_path, {"NO_PROXY": good})) == [Finding("proxies", OK, "none set")]
 
 
-def test_proxies_http_alone_does_not_count_for_registries(tmp_path: Path, silent_port: int) -> None:
+def test_proxies_that_listen_but_are_not_what_registries_need(tmp_path: Path, silent_port: int) -> None:
     findings = check_proxies(surround(tmp_path, {"http_proxy": f"http://127.0.0.1:{silent_port}"}))
     assert find(findings, WARNING).what == "http_proxy is set, but https_proxy is not"
     assert find(findings, OK).what == f"http_proxy: http://127.0.0.1:{silent_port} listens"
+    findings = check_proxies(surround(tmp_path, {"https_proxy": f"https://127.0.0.1:{silent_port}"}))
+    assert f"export https_proxy=http://127.0.0.1:{silent_port}" in find(findings, NOTE).fix
 
 
-def test_proxies_that_nobody_serves_are_a_failure(tmp_path: Path) -> None:
+def test_proxies_that_nobody_serves_or_that_differ(tmp_path: Path) -> None:
     environ = {"https_proxy": f"http://me:{PASSWORD}@127.0.0.1:9"}
     finding = find(check_proxies(surround(tmp_path, environ)), FAIL)
     assert finding.what == "https_proxy: no answer from http://127.0.0.1:9"
     assert "unset https_proxy" in finding.fix
     assert "me" not in finding.what.split("//")[1]
-
-
-@pytest.mark.parametrize(
-    "value", ["http://", "socks5://127.0.0.1:1080", f"http://u:{PASSWORD}@:x", f"http://a#{PASSWORD}@h"]
-)
-def test_proxies_that_cannot_be_read_never_show_what_is_in_them(tmp_path: Path, value: str) -> None:
-    findings = check_proxies(surround(tmp_path, {"https_proxy": value}))
-    assert any(each.level == FAIL for each in findings)
-    assert PASSWORD not in repr(findings)
-
-
-def test_proxies_of_two_spellings_that_differ(tmp_path: Path) -> None:
     environ = {"https_proxy": "http://a.example:1", "HTTPS_PROXY": f"http://x:{PASSWORD}@b.example:1"}
     findings = check_proxies(surround(tmp_path, environ, is_offline=True))
     assert "https_proxy and HTTPS_PROXY differ" in find(findings, WARNING).what
     assert PASSWORD not in repr(findings)
 
 
-@pytest.mark.parametrize(
-    ("value", "said"),
-    [
-        ("localhost 127.0.0.1", "commas separate entries"),
-        ("localhost;nvcr.io", "commas separate entries"),
-        ("https://nvcr.io", "it has a scheme"),
-        ("*nvcr.io", "a star works only at the beginning"),
-        ("reg*.example.org", "a star works only at the beginning"),
-    ],
-)
+@each_row("value", ["http://", "socks5://127.0.0.1:1080", f"http://u:{PASSWORD}@:x", f"http://a#{PASSWORD}@h"])
+def test_proxies_that_cannot_be_read_never_show_what_is_in_them(tmp_path: Path, value: str) -> None:
+    findings = check_proxies(surround(tmp_path, {"https_proxy": value}))
+    assert any(each.level == FAIL for each in findings)
+    assert PASSWORD not in repr(findings)
+
+
+@each_row(("value", "said"), [
+    ("localhost 127.0.0.1", "commas separate entries"),
+    ("localhost;nvcr.io", "commas separate entries"),
+    ("https://nvcr.io", "it has a scheme"),
+    ("*nvcr.io", "a star works only at the beginning"),
+    ("reg*.example.org", "a star works only at the beginning"),
+])  # fmt: skip
 def test_proxies_exceptions_that_exempt_nothing(tmp_path: Path, value: str, said: str) -> None:
     findings = check_proxies(surround(tmp_path, {"no_proxy": value}))
     assert said in find(findings, WARNING).what
-
-
-def test_proxies_exceptions_of_every_good_form(tmp_path: Path) -> None:
-    good = "localhost, 127.0.0.1,.example.org,*.example.net,10.0.0.0/8,[::1],r.example:5000,*"
-    assert check_proxies(surround(tmp_path, {"NO_PROXY": good})) == [Finding("proxies", OK, "none set")]
-
-
-def test_proxies_spoken_to_in_tls_are_noted(tmp_path: Path, silent_port: int) -> None:
-    findings = check_proxies(surround(tmp_path, {"https_proxy": f"https://127.0.0.1:{silent_port}"}))
-    assert f"export https_proxy=http://127.0.0.1:{silent_port}" in find(findings, NOTE).fix
 
 
 def reach(host: str, kind: FailureKind | None = None, *, proxy: str = "", is_page: bool = False) -> ProbeResult:
     return ProbeResult(host, 0.2, ConnectionFailure(kind) if kind else None, is_page, proxy)
 
 
-def test_registries_that_answer_are_fine(tmp_path: Path) -> None:
+def test_registries_that_answer_or_trouble_have_a_sentence(tmp_path: Path) -> None:
     findings = judge_reach([reach("nvcr.io", proxy="http://p:3128 (https_proxy)")], {}, surround(tmp_path))
     assert findings == [Finding("registries", OK, "nvcr.io answers in 0.2 s, through http://p:3128 (https_proxy)")]
+    for kind in FailureKind:
+        for proxy in ("", "http://p:1 (https_proxy)"):
+            find(judge_reach([reach("nvcr.io", kind, proxy=proxy)], {}, surround(tmp_path)), WARNING)
+    assert "web page" in find(judge_reach([reach("nvcr.io", is_page=True)], {}, surround(tmp_path)), WARNING).what
+    assert [each.level for each in check_registries(surround(tmp_path, is_offline=True))] == [SKIPPED]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "kind",
     [FailureKind.NAME, FailureKind.NAME_LATER, FailureKind.UNREACHABLE, FailureKind.TIMEOUT, FailureKind.REFUSED],
 )
@@ -136,15 +122,12 @@ def test_registries_silence_on_a_login_node_says_three_ways_out(tmp_path: Path, 
     assert "on disk still run" in finding.why
 
 
-def test_registries_silence_in_a_job_sends_to_the_login_node(tmp_path: Path) -> None:
+def test_registries_silence_in_jobs_says_where_to_pull(tmp_path: Path) -> None:
     finding = find(judge_reach([reach("nvcr.io", FailureKind.NAME)], {}, surround(tmp_path, JOB)), WARNING)
     assert "pull on a login node" in finding.fix
     site = replace(load_site("nvidia", (ProfileDirectory(SHIPPED, "shipped"),)), internet_on_nodes=False)
     known = replace(surround(tmp_path, JOB), site=site)
     assert judge_reach([reach("nvcr.io", FailureKind.NAME)], {}, known)[0].level == NOTE
-
-
-def test_registries_silence_where_jobs_pull_is_as_it_should_be(tmp_path: Path) -> None:
     site = load_site("zih-alpha", (ProfileDirectory(SHIPPED, "shipped"),))
     assert site.pull == "in-job"
     finding = judge_reach([reach("nvcr.io", FailureKind.TIMEOUT)], {}, replace(surround(tmp_path), site=site))[0]
@@ -152,29 +135,16 @@ def test_registries_silence_where_jobs_pull_is_as_it_should_be(tmp_path: Path) -
     assert "in-job" in finding.fix
 
 
-@pytest.mark.parametrize(
-    ("kind", "said"),
-    [
-        (FailureKind.CERTIFICATE, "KEDGE_CA_BUNDLE"),
-        (FailureKind.CERTIFICATE_NAME, "KEDGE_CA_BUNDLE"),
-        (FailureKind.CERTIFICATE_TIME, "date -u"),
-        (FailureKind.PROXY_LOGIN, "USER:PASSWORD@HOST:PORT"),
-        (FailureKind.PROXY, "whether the proxy allows it"),
-        (FailureKind.NOT_TLS, "http://"),
-    ],
-)
+@each_row(("kind", "said"), [
+    (FailureKind.CERTIFICATE, "KEDGE_CA_BUNDLE"),
+    (FailureKind.CERTIFICATE_NAME, "KEDGE_CA_BUNDLE"),
+    (FailureKind.CERTIFICATE_TIME, "date -u"),
+    (FailureKind.PROXY_LOGIN, "USER:PASSWORD@HOST:PORT"),
+    (FailureKind.PROXY, "whether the proxy allows it"),
+    (FailureKind.NOT_TLS, "http://"),
+])  # fmt: skip
 def test_registries_trouble_has_its_remedy(tmp_path: Path, kind: FailureKind, said: str) -> None:
     assert said in find(judge_reach([reach("nvcr.io", kind)], {}, surround(tmp_path)), WARNING).fix
-
-
-def test_registries_every_kind_of_trouble_has_a_sentence(tmp_path: Path) -> None:
-    for kind in FailureKind:
-        for proxy in ("", "http://p:1 (https_proxy)"):
-            find(judge_reach([reach("nvcr.io", kind, proxy=proxy)], {}, surround(tmp_path)), WARNING)
-
-
-def test_registries_web_page_is_no_registry(tmp_path: Path) -> None:
-    assert "web page" in find(judge_reach([reach("nvcr.io", is_page=True)], {}, surround(tmp_path)), WARNING).what
 
 
 def test_registries_mirror_that_answers_covers_for_its_registry(tmp_path: Path) -> None:
@@ -186,7 +156,7 @@ def test_registries_mirror_that_answers_covers_for_its_registry(tmp_path: Path) 
     assert {each.level for each in judge_reach(reached, mirrors, surround(tmp_path))} == {WARNING}
 
 
-def test_registries_mirrors_are_those_of_the_file(tmp_path: Path) -> None:
+def test_registries_file_names_mirrors_or_stops_every_pull(tmp_path: Path) -> None:
     text = '[[registry]]\nprefix = "docker.io"\n[[registry.mirror]]\nlocation = "m.example:5000/hub"\ninsecure = true\n'
     (tmp_path / "registries.conf").write_text(text + '[[registry]]\nprefix = "nvcr.io"\nlocation = "n.example/nv"\n')
     environ = {"CONTAINERS_REGISTRIES_CONF": str(tmp_path / "registries.conf")}
@@ -195,25 +165,8 @@ def test_registries_mirrors_are_those_of_the_file(tmp_path: Path) -> None:
         "docker.io": [Endpoint("m.example:5000", "", insecure=True, is_mirror=True)],
         "nvcr.io": [Endpoint("n.example", "", is_mirror=True)],
     }
-
-
-def test_registries_file_that_stops_every_pull_is_a_failure(tmp_path: Path) -> None:
     (tmp_path / "registries.conf").write_text("this is not TOML")
     assert "is not TOML" in find(check_registries(surround(tmp_path)), FAIL).what
-
-
-def test_registries_are_left_alone_offline(tmp_path: Path) -> None:
-    assert [each.level for each in check_registries(surround(tmp_path, is_offline=True))] == [SKIPPED]
-
-
-def test_registries_proxy_that_swallows_everything_is_told_in_time(tmp_path: Path, silent_port: int) -> None:
-    environ = {"https_proxy": f"http://u:{PASSWORD}@127.0.0.1:{silent_port}"}
-    began = time.monotonic()
-    finding = find(check_registries(surround(tmp_path, environ)), WARNING)
-    assert time.monotonic() - began < 30
-    assert finding.what.startswith("nvcr.io and registry-1.docker.io: no answer within 1 s, through http://127.0.0.1")
-    assert "does not answer" in finding.why
-    assert PASSWORD not in repr(finding)
 
 
 def surround_system(root: Path, environ: dict[str, str] | None = None) -> Surroundings:
@@ -238,15 +191,15 @@ def test_certificates_setting_and_variable_that_are_good(tmp_path: Path) -> None
     assert findings[0].what == f"ca_bundle (environment: KEDGE_CA_BUNDLE): {path} has 1 certificate"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("content", "said"),
     [(None, "does not exist"), (b"", "holds no readable certificate"), (b"no PEM\n", "holds no readable certificate")],
 )
-@pytest.mark.parametrize("variable", ["KEDGE_CA_BUNDLE", "SSL_CERT_FILE"])
+@each_row("variable", ["KEDGE_CA_BUNDLE", "SSL_CERT_FILE"])
 def test_certificates_files_that_cannot_be_used(
     tmp_path: Path, variable: str, content: bytes | None, said: str
 ) -> None:
-    path = tmp_path / "ca.pem"
+    path = tmp_path / f"{content!r}.pem"
     if content is not None:
         path.write_bytes(content)
     finding = find(check_certificates(surround(tmp_path, {variable: str(path)})), FAIL)
@@ -254,9 +207,15 @@ def test_certificates_files_that_cannot_be_used(
     assert f"unset {variable}" in finding.fix
 
 
-def test_certificates_folder_in_the_place_of_a_file(tmp_path: Path) -> None:
+def test_certificates_of_folders_other_programs_and_none(tmp_path: Path) -> None:
     findings = check_certificates(surround(tmp_path, {"SSL_CERT_FILE": str(tmp_path), "SSL_CERT_DIR": "/no/where"}))
     assert [each.what.split()[0] for each in findings if each.level == FAIL] == ["SSL_CERT_FILE", "SSL_CERT_DIR"]
+    path = make_authority(tmp_path / "ca").certificate
+    findings = check_certificates(surround(tmp_path, {"REQUESTS_CA_BUNDLE": str(path)}))
+    assert find(findings, NOTE).fix == 'export KEDGE_CA_BUNDLE="$REQUESTS_CA_BUNDLE"'
+    finding = check_certificates(replace(surround(tmp_path), root=str(tmp_path)))[-1]
+    assert finding.level == FAIL
+    assert "ca-certificates" in finding.fix
 
 
 def test_certificates_that_are_of_another_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,15 +225,3 @@ def test_certificates_that_are_of_another_time(tmp_path: Path, monkeypatch: pyte
     assert "the clock of this host is behind" in find(check_certificates(surround(tmp_path, environ)), FAIL).why
     monkeypatch.setattr("kedge.answers.doctor.network.time.time", lambda: now + 10 * 86400)
     assert "has expired" in find(check_certificates(surround(tmp_path, environ)), WARNING).what
-
-
-def test_certificates_of_other_programs_are_noted(tmp_path: Path) -> None:
-    path = make_authority(tmp_path / "ca").certificate
-    findings = check_certificates(surround(tmp_path, {"REQUESTS_CA_BUNDLE": str(path)}))
-    assert find(findings, NOTE).fix == 'export KEDGE_CA_BUNDLE="$REQUESTS_CA_BUNDLE"'
-
-
-def test_certificates_machine_without_any(tmp_path: Path) -> None:
-    finding = check_certificates(replace(surround(tmp_path), root=str(tmp_path)))[-1]
-    assert finding.level == FAIL
-    assert "ca-certificates" in finding.fix

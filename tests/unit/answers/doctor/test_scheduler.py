@@ -18,9 +18,10 @@ from kedge.answers.doctor.cluster import (
 )
 from kedge.answers.doctor.surroundings import FAIL, NOTE, OK, WARNING, Finding, Surroundings
 from kedge.base.frozen import replace
-from kedge.cluster.mpi import parse_mpi_types
+from kedge.cluster.schedulers.mpi_types import parse_mpi_types
 from kedge.cluster.sites.profile import SHIPPED, ProfileDirectory, load_site
 from kedge.system.settings import Settings
+from tests.builders.rows import each_row
 
 FOLDERS = (ProfileDirectory(SHIPPED, "shipped"),)
 SLURM_LIST = (
@@ -65,16 +66,13 @@ def only(findings: list[Finding], level: str) -> Finding:
     return findings[0]
 
 
-def test_scheduler_that_answers(machine: Machine) -> None:
+def test_scheduler_that_answers_is_compared_with_the_profile(machine: Machine) -> None:
     queues = " ".join(each.name for each in machine.site.queues)
     machine.add("sbatch", "exit 1")
     machine.add("sinfo", f'[ "$1" = --version ] && echo "slurm 23.11.4" && exit; for q in {queues}; do echo $q; done')
     count = len(machine.site.queues)
     told = only(check_scheduler(machine.seen), OK)
     assert told.what == f"slurm 23.11.4 answers, and has {count} queue{'s' * (count != 1)}"
-
-
-def test_scheduler_with_other_queues_than_the_profile(machine: Machine) -> None:
     machine.add("sbatch", "exit 1")
     machine.add("sinfo", "echo brandnew")
     findings = check_scheduler(machine.seen)
@@ -92,14 +90,11 @@ def test_scheduler_that_says_nothing_is_told_in_time(machine: Machine) -> None:
     assert finding.what.startswith("slurm 23.11.4 did not answer 'sinfo -h -a -o %R' within 2.2 s")
 
 
-@pytest.mark.parametrize(
-    ("said", "level", "fix"),
-    [
-        ("slurm_load_partitions: Unable to contact slurm controller (connect failure)", FAIL, "does not answer"),
-        ("fatal: Could not establish a configuration source", WARNING, "SLURM_CONF"),
-        ("\033[2J something new", FAIL, "show the message to the site"),
-    ],
-)
+@each_row(("said", "level", "fix"), [
+    ("slurm_load_partitions: Unable to contact slurm controller (connect failure)", FAIL, "does not answer"),
+    ("fatal: Could not establish a configuration source", WARNING, "SLURM_CONF"),
+    ("\033[2J something new", FAIL, "show the message to the site"),
+])  # fmt: skip
 def test_scheduler_that_refuses(machine: Machine, said: str, level: str, fix: str) -> None:
     machine.add("sbatch", "exit 1")
     machine.add("sinfo", f"echo '{said}' >&2; exit 1")
@@ -108,34 +103,22 @@ def test_scheduler_that_refuses(machine: Machine, said: str, level: str, fix: st
     assert finding.what.isprintable()
 
 
-def test_scheduler_whose_programs_are_not_here(machine: Machine) -> None:
+def test_scheduler_whose_programs_or_settings_are_not_here(machine: Machine) -> None:
     finding = only(check_scheduler(machine.seen), WARNING)
     assert finding.what == "'sbatch' was not found, and site zih-alpha needs it for Slurm"
-
-
-def test_scheduler_settings_that_cannot_be_read(machine: Machine) -> None:
     environ = {**machine.environ, "SLURM_CONF": "/no/such/slurm.conf"}
     finding = only(check_scheduler(replace(machine.seen, environ=environ)), FAIL)
     assert finding.fix.startswith("unset SLURM_CONF")
+    assert check_mpi_plugins(machine.seen) == []
 
 
-@pytest.mark.parametrize(
-    ("site", "program", "script", "said"),
-    [
-        (
-            "generic-gridengine",
-            "qconf",
-            '[ "$1" = -sql ] && echo all.q || echo "GE 8.1.9"',
-            "GE 8.1.9 answers, and has 1",
-        ),
-        (
-            "generic-pbs",
-            "qstat",
-            '[ "$1" = -Qf ] && printf "Queue: a\\n  x = 1\\nQueue: b\\n" || echo "pbs_version = 23.06.06"',
-            "pbs_version = 23.06.06 answers, and has 2",
-        ),
-    ],
-)
+@each_row(("site", "program", "script", "said"), [
+    ("generic-gridengine", "qconf", '[ "$1" = -sql ] && echo all.q || echo "GE 8.1.9"',
+     "GE 8.1.9 answers, and has 1"),
+    ("generic-pbs", "qstat",
+     '[ "$1" = -Qf ] && printf "Queue: a\\n  x = 1\\nQueue: b\\n" || echo "pbs_version = 23.06.06"',
+     "pbs_version = 23.06.06 answers, and has 2"),
+])  # fmt: skip
 def test_scheduler_of_other_kinds(machine: Machine, site: str, program: str, script: str, said: str) -> None:
     machine.add("qsub", "exit 1")
     machine.add(program, script)
@@ -150,16 +133,13 @@ def test_mpi_plugins_as_srun_prints_them() -> None:
     assert parse_mpi_types("srun: fatal: Could not establish a configuration source\n") == []
 
 
-@pytest.mark.parametrize(
-    ("plugins", "mpi_type", "level", "said"),
-    [
-        (("none", "pmi2", "pmix"), "", OK, "srun has none, pmi2, pmix"),
-        (("none", "pmi2", "pmix"), "pmix_v9", WARNING, "srun refuses that"),
-        (("none", "pmi2"), "", NOTE, "support PMIx only"),
-        (("none",), "", WARNING, "rank 0 of 1"),
-        (("none", "cray_shasta"), "", NOTE, "PMIx"),
-    ],
-)
+@each_row(("plugins", "mpi_type", "level", "said"), [
+    (("none", "pmi2", "pmix"), "", OK, "srun has none, pmi2, pmix"),
+    (("none", "pmi2", "pmix"), "pmix_v9", WARNING, "srun refuses that"),
+    (("none", "pmi2"), "", NOTE, "support PMIx only"),
+    (("none",), "", WARNING, "rank 0 of 1"),
+    (("none", "cray_shasta"), "", NOTE, "PMIx"),
+])  # fmt: skip
 def test_mpi_plugins_are_judged(
     machine: Machine, plugins: tuple[str, ...], mpi_type: str, level: str, said: str
 ) -> None:
@@ -169,19 +149,12 @@ def test_mpi_plugins_are_judged(
     assert said in finding.what + finding.why
 
 
-def test_mpi_plugins_nothing_where_there_is_no_srun(machine: Machine) -> None:
-    assert check_mpi_plugins(machine.seen) == []
-
-
-@pytest.mark.parametrize(
-    ("account", "requires", "level", "said"),
-    [
-        ("p_mine", (), OK, "yours: p_mine, p_other"),
-        ("p_gone", (), WARNING, "Slurm has no account 'p_gone' for you; yours: p_mine, p_other"),
-        ("", ("account",), NOTE, "yours: p_mine, p_other"),
-        ("", (), OK, "yours: p_mine, p_other"),
-    ],
-)
+@each_row(("account", "requires", "level", "said"), [
+    ("p_mine", (), OK, "yours: p_mine, p_other"),
+    ("p_gone", (), WARNING, "Slurm has no account 'p_gone' for you; yours: p_mine, p_other"),
+    ("", ("account",), NOTE, "yours: p_mine, p_other"),
+    ("", (), OK, "yours: p_mine, p_other"),
+])  # fmt: skip
 def test_accounts_are_compared(
     machine: Machine, account: str, requires: tuple[str, ...], level: str, said: str
 ) -> None:
@@ -195,15 +168,12 @@ def test_accounts_without_a_database_are_nothing(machine: Machine) -> None:
     assert check_accounts(machine.seen) == []
 
 
-@pytest.mark.parametrize(
-    ("site", "level", "said"),
-    [
-        ("local", NOTE, "no scheduler found"),
-        ("generic-slurm", NOTE, "this cluster has no profile"),
-        ("zih-taurus", WARNING, "is switched off"),
-        ("zih-alpha", OK, "zih-alpha ("),
-    ],
-)
+@each_row(("site", "level", "said"), [
+    ("local", NOTE, "no scheduler found"),
+    ("generic-slurm", NOTE, "this cluster has no profile"),
+    ("zih-taurus", WARNING, "is switched off"),
+    ("zih-alpha", OK, "zih-alpha ("),
+])  # fmt: skip
 def test_site_is_told(machine: Machine, site: str, level: str, said: str) -> None:
     finding = check_site(replace(machine.seen, site=load_site(site, FOLDERS)))[0]
     assert (finding.level, said in finding.what) == (level, True)

@@ -29,6 +29,7 @@ from kedge.system.host.space import Space
 from kedge.system.settings import Settings
 from tests.builders.findings import require_whole
 from tests.builders.ordinary_user import as_ordinary_user
+from tests.builders.rows import each_row
 from tests.requirements import require_root
 
 GIGA = 10**9
@@ -45,64 +46,40 @@ def with_quota(left: int, limit: int) -> Space:
     return Space(ROOM.path, ROOM.free, ROOM.total, left, limit)
 
 
-def test_store_well_put_says_where_it_is_and_what_is_left() -> None:
+def test_store_levels(tmp_path: Path) -> None:
     finding = judge_store(STORE, None)
     assert finding.level == OK
     assert finding.what == "/home/ada/.cache/kedge (nfs4, default): 500 GB free"
-
-
-def test_store_that_cannot_be_written_is_a_problem() -> None:
     finding = require_whole(judge_store(replace(STORE, is_writable=False), SCRATCH), FAIL)
     assert finding.fix == "kedge config set cache_directory /scratch/ada/kedge"
-
-
-@pytest.mark.parametrize(
-    ("origin", "fix"),
-    [
-        ("environment: KEDGE_CACHEDIR", "export KEDGE_CACHEDIR=/scratch/ada/kedge"),
-        ("flag: --cache-dir", "--cache-dir /scratch/ada/kedge"),
-        ("user: /home/ada/.config/kedge/config.toml", "kedge config set cache_directory /scratch/ada/kedge"),
-    ],
-)
-def test_store_is_moved_by_what_put_it_there(origin: str, fix: str) -> None:
-    assert judge_store(replace(STORE, origin=origin, is_writable=False), SCRATCH).fix == fix
-
-
-def test_store_with_a_quota_that_is_used_up_is_a_problem() -> None:
     finding = require_whole(judge_store(replace(STORE, space=with_quota(1000, 50 * GIGA)), SCRATCH), FAIL)
     assert "1 kB left of your quota of 50 GB" in finding.what
     assert "kedge cache clean --days 30" in finding.fix
-
-
-def test_store_with_little_room_is_a_warning() -> None:
     finding = require_whole(judge_store(replace(STORE, space=with_quota(5 * GIGA, 50 * GIGA)), None), WARNING)
     assert "5 GB left of your quota of 50 GB" in finding.what
     assert "kedge config set cache_directory DIRECTORY" in finding.fix
-
-
-def test_store_that_runs_out_of_files_is_a_warning() -> None:
     finding = require_whole(judge_store(replace(STORE, files_left=12), None), WARNING)
     assert "space for only 12 more files" in finding.what
     assert "No space left on device" in finding.why
-
-
-def test_store_in_a_home_with_quota_is_a_note_where_scratch_is_larger() -> None:
     place = replace(STORE, space=with_quota(100 * GIGA, 200 * GIGA))
     finding = require_whole(judge_store(place, SCRATCH), NOTE)
     assert finding.fix == "kedge config set cache_directory /scratch/ada/kedge"
     assert judge_store(place, None).level == OK
-
-
-def test_store_file_systems_that_count_no_files_are_not_blamed() -> None:
     assert judge_store(replace(STORE, files_left=None), None).level == OK
-
-
-def test_store_of_this_machine_is_looked_at(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path), "KEDGE_CACHEDIR": str(tmp_path / "not/yet/there")}
     (finding,) = check_store(make_surroundings(environ))
     assert str(tmp_path / "not/yet/there") in finding.what
     assert "KEDGE_CACHEDIR" in finding.what
     assert not (tmp_path / "not").exists()
+
+
+@each_row(("origin", "fix"), [
+    ("environment: KEDGE_CACHEDIR", "export KEDGE_CACHEDIR=/scratch/ada/kedge"),
+    ("flag: --cache-dir", "--cache-dir /scratch/ada/kedge"),
+    ("user: /home/ada/.config/kedge/config.toml", "kedge config set cache_directory /scratch/ada/kedge"),
+])  # fmt: skip
+def test_store_is_moved_by_what_put_it_there(origin: str, fix: str) -> None:
+    assert judge_store(replace(STORE, origin=origin, is_writable=False), SCRATCH).fix == fix
 
 
 @as_ordinary_user
@@ -111,7 +88,7 @@ def test_place_of_another_user_cannot_be_written(tmp_path: Path) -> None:
     assert not place.is_writable
 
 
-def test_home_that_is_missing_full_or_closed_is_a_warning() -> None:
+def test_home_levels(tmp_path: Path) -> None:
     home = StoragePlace(Path("/home/ada"), "HOME", "nfs4", ROOM, None, True, True)
     assert judge_home(home, True).level == OK
     assert "/home/ada does not exist" in require_whole(judge_home(home, False), WARNING).what
@@ -119,9 +96,6 @@ def test_home_that_is_missing_full_or_closed_is_a_warning() -> None:
     full = require_whole(judge_home(replace(home, space=with_quota(GIGA, 50 * GIGA)), True), WARNING)
     assert "1 GB left of your quota of 50 GB" in full.what
     assert "du -xh" in full.fix
-
-
-def test_home_of_nobody_is_reported(tmp_path: Path) -> None:
     (finding,) = check_home(make_surroundings({"HOME": str(tmp_path / "gone")}))
     assert finding.level == WARNING
     nowhere = StoragePlace(Path("/"), "HOME", "ext4", ROOM, None, False, True)
@@ -140,14 +114,7 @@ def test_old_caches_are_found_where_they_hold_something(tmp_path: Path) -> None:
 TEMPORARY = StoragePlace(Path("/tmp"), "default", "ext4", ROOM, None, True, False)
 
 
-def test_temporary_folder_that_is_gone_is_a_problem(tmp_path: Path) -> None:
-    (finding,) = check_temporary(make_surroundings({"HOME": str(tmp_path), "TMPDIR": str(tmp_path / "job.123")}))
-    require_whole(finding, FAIL)
-    assert f"{tmp_path}/job.123 (default: TMPDIR) does not exist" in finding.what
-    assert "export TMPDIR=" in finding.fix
-
-
-def test_temporary_folder_levels() -> None:
+def test_temporary_folder_levels(tmp_path: Path) -> None:
     usual = {"is_there": True, "kept_on": "disk", "is_noexec": False}
     assert judge_temporary(TEMPORARY, **usual).level == OK  # type: ignore[arg-type]
     noexec = judge_temporary(TEMPORARY, is_there=True, kept_on="disk", is_noexec=True)
@@ -156,6 +123,13 @@ def test_temporary_folder_levels() -> None:
     assert "count against the memory limit" in require_whole(memory, NOTE).why
     little = replace(TEMPORARY, space=Space(Path("/tmp"), 10**8, GIGA))
     assert "100 MB free" in require_whole(judge_temporary(little, **usual), WARNING).what  # type: ignore[arg-type]
+    (finding,) = check_temporary(make_surroundings({"HOME": str(tmp_path), "TMPDIR": str(tmp_path / "job.123")}))
+    require_whole(finding, FAIL)
+    assert f"{tmp_path}/job.123 (default: TMPDIR) does not exist" in finding.what
+    assert "export TMPDIR=" in finding.fix
+    name = "x" * 300  # longer than a name may be: asking for it is an error of its own, as with directories of others
+    (finding,) = check_temporary(make_surroundings({"HOME": str(tmp_path), "TMPDIR": str(tmp_path / name)}))
+    assert "does not exist" in require_whole(finding, FAIL).what
 
 
 def test_temporary_folder_mounted_noexec_is_seen(tmp_path: Path) -> None:
@@ -168,13 +142,7 @@ def test_temporary_folder_mounted_noexec_is_seen(tmp_path: Path) -> None:
         assert ("noexec" in finding.what) == bool(status.f_flag & os.ST_NOEXEC)
 
 
-def test_temporary_folder_that_cannot_be_looked_at_is_a_problem(tmp_path: Path) -> None:
-    name = "x" * 300  # longer than a name may be: asking for it is an error of its own, as with directories of others
-    (finding,) = check_temporary(make_surroundings({"HOME": str(tmp_path), "TMPDIR": str(tmp_path / name)}))
-    assert "does not exist" in require_whole(finding, FAIL).what
-
-
-def test_node_place_levels() -> None:
+def test_node_place_levels_and_settings(tmp_path: Path) -> None:
     place = StoragePlace(Path("/var/tmp/kedge-1000"), "", "ext4", ROOM, None, True, False)
     assert judge_node_place(place, "disk").level == OK
     assert "memory of the job" in require_whole(judge_node_place(place, "memory"), NOTE).why
@@ -182,24 +150,18 @@ def test_node_place_levels() -> None:
     little = replace(place, space=Space(Path("/var/tmp"), GIGA, 2 * GIGA))
     assert "kedge cache clean --node" in require_whole(judge_node_place(little, "disk"), NOTE).fix
     require_whole(judge_node_place(replace(place, is_writable=False), "disk"), FAIL)
-
-
-def test_node_place_follows_the_settings_and_makes_nothing(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path), "KEDGE_NODEDIR": str(tmp_path / "node")}
     (finding,) = check_node_place(make_surroundings(environ))
     assert str(tmp_path / "node") in finding.what
     assert not (tmp_path / "node").exists()
 
 
-def test_shared_memory_levels() -> None:
+def test_shared_memory_levels_and_place(tmp_path: Path) -> None:
     assert judge_shared_memory(64 * GIGA, 60 * GIGA, is_writable=True).level == OK
     assert "--shm-size" in require_whole(judge_shared_memory(64 << 20, 64 << 20, is_writable=True), WARNING).fix
     assert "ls -l /dev/shm" in require_whole(judge_shared_memory(64 * GIGA, 0, is_writable=True), WARNING).fix
     assert "does not exist" in require_whole(judge_shared_memory(None, 0, is_writable=False), FAIL).what
     assert "is not writable" in require_whole(judge_shared_memory(GIGA, GIGA, is_writable=False), FAIL).what
-
-
-def test_shared_memory_is_looked_for_below_the_root(tmp_path: Path) -> None:
     surroundings = Surroundings({}, Settings.load({}, {"HOME": str(tmp_path)}), root=str(tmp_path))
     assert check_shared_memory(surroundings)[0].what == "/dev/shm does not exist"
 

@@ -9,6 +9,7 @@ from kedge.answers.pages.bench_plot import Sheet, lay_out_plot, list_ticks, writ
 from kedge.base.frozen import replace
 from kedge.cli.bench_record import make_plot
 from kedge.tools.bench.record import BenchRecord, Figure, Machine
+from tests.builders.rows import each_row
 
 MACHINE = Machine("node01", "EPYC", 16, 128 << 30, ("NVIDIA H200",), "580.95.05")
 LINES = BenchRecord(
@@ -38,12 +39,16 @@ def draw(*records: tuple[str, BenchRecord]) -> Sheet:
     return lay_out_plot(make_plot(records))
 
 
-def test_bench_plot_is_lines_or_bars() -> None:
+def test_bench_plot_is_lines_or_bars_of_each_result() -> None:
     lines, bars = make_plot([("", LINES)]), make_plot([("", BARS)])
     assert (lines.places, [line.name for line in lines.lines]) == ("rows of the matrices", ["float32", "bf16"])
     assert [point.place for point in lines.lines[0].points] == [256, 1024]
     assert (bars.places, bars.unit) == ("", "seconds")
     assert "1 x NVIDIA H200, driver 580.95.05" in lines.note
+    plot = make_plot([("a.json", LINES), ("b.json", LINES)])
+    assert [line.name for line in plot.lines] == ["a.json float32", "a.json bf16", "b.json float32", "b.json bf16"]
+    bars = make_plot([("a.json", BARS), ("b.json", BARS)])
+    assert [point.name for line in bars.lines for point in line.points] == ["kedge exec, a.json", "kedge exec, b.json"]
 
 
 def test_bench_plot_of_a_sweep_is_the_speed_up_beside_the_ideal() -> None:
@@ -58,14 +63,7 @@ def test_bench_plot_of_a_sweep_is_the_speed_up_beside_the_ideal() -> None:
     assert (line.points[2].low, line.points[2].high) == (pytest.approx(3.2 / 1.25), pytest.approx(3.2 / 0.9))
 
 
-def test_bench_plot_of_several_results_has_a_line_of_each() -> None:
-    plot = make_plot([("a.json", LINES), ("b.json", LINES)])
-    assert [line.name for line in plot.lines] == ["a.json float32", "a.json bf16", "b.json float32", "b.json bf16"]
-    bars = make_plot([("a.json", BARS), ("b.json", BARS)])
-    assert [point.name for line in bars.lines for point in line.points] == ["kedge exec, a.json", "kedge exec, b.json"]
-
-
-@pytest.mark.parametrize("record", [LINES, BARS, RANKS], ids=["lines", "bars", "sweep"])
+@each_row("record", [LINES, BARS, RANKS], ids=["lines", "bars", "sweep"])
 def test_bench_plot_svg_is_whole_and_on_the_sheet(record: BenchRecord) -> None:
     sheet = draw(("", record))
     root = ElementTree.fromstring(write_svg(sheet))
@@ -77,17 +75,14 @@ def test_bench_plot_svg_is_whole_and_on_the_sheet(record: BenchRecord) -> None:
     assert any("NVIDIA H200" in label.text for label in sheet.labels)
 
 
-def test_bench_plot_scales_are_logarithmic() -> None:
-    """The ideal doubles with the ranks: 1, 2 and 4 are as far from each other, to the right and up."""
+def test_bench_plot_scales_are_logarithmic_and_ticks_fit() -> None:
+    # The ideal doubles with the ranks: 1, 2 and 4 are as far from each other, to the right and up
     (ideal,) = (stroke.points for stroke in draw(("", RANKS)).strokes if stroke.is_dashed and len(stroke.points) == 3)
     (x1, y1), (x2, y2), (x4, y4) = ideal
     assert x2 - x1 == pytest.approx(x4 - x2)
     assert y1 - y2 == pytest.approx(y2 - y4)
     assert x1 < x2
     assert y1 > y2  # pixels count from above
-
-
-def test_bench_plot_dots_stand_at_the_values_of_the_ticks() -> None:
     sheet = draw(("", RANKS))
     ticks = {label.text: label.place[1] - 4 for label in sheet.labels if label.anchor == "end"}
     assert [dot.middle[1] for dot in sheet.dots][:2] == [pytest.approx(ticks["1"]), pytest.approx(ticks["2"])]
@@ -102,14 +97,10 @@ def test_bench_plot_words_of_others_stay_text() -> None:
     assert "\x1b" not in text
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "expected"),
-    [
-        (0.9, 8.5, [1, 1.5, 2, 3, 4, 5, 7]),
-        (1, 100, [1, 2, 5, 10, 20, 50, 100]),
-        (1, 1e6, [1, 10, 100, 1e3, 1e4, 1e5, 1e6]),
-    ],
-)
+@each_row(("low", "high", "expected"), [
+    (0.9, 8.5, [1, 1.5, 2, 3, 4, 5, 7]), (1, 100, [1, 2, 5, 10, 20, 50, 100]),
+    (1, 1e6, [1, 10, 100, 1e3, 1e4, 1e5, 1e6]),
+])  # fmt: skip
 def test_bench_plot_ticks_are_round_and_few(low: float, high: float, expected: list[float]) -> None:
     assert list_ticks(low, high) == pytest.approx(expected)
     assert 2 <= len(list_ticks(1e-9, 1e20)) <= 10

@@ -39,15 +39,7 @@ from kedge.compat.driver_chart import Chart
 from kedge.compat.target import Target
 from kedge.compat.traits import TITLES, ImageTraits, Layer
 from kedge.compat.verdict import MINOR, NATIVE, NO, OPEN, OUTCOMES, UNKNOWN, Judgement, Verdict
-from tests.builders.pages import (
-    SIZES,
-    SUMMARY,
-    make_findings,
-    make_small_chart,
-    make_target,
-    make_traits,
-    make_verdict,
-)
+from tests.builders.pages import SIZES, SUMMARY, make_findings, make_small_chart, make_target, make_traits, make_verdict
 from tests.builders.rows import each_row
 
 MADE, VERSION = "2026-09-20 14:05 UTC", "0.1.0"
@@ -55,19 +47,12 @@ ELEMENTS = {"html", "head", "meta", "title", "style", "body", "header", "main", 
 ELEMENTS |= {"p", "div", "span", "strong", "code", "pre", "ul", "ol", "li", "dl", "dt", "dd", "details", "summary"}
 ELEMENTS |= {"table", "thead", "tbody", "tr", "th", "td", "svg", "symbol", "path", "use", "rect", "text", "desc"}
 HOSTILE = [
-    "<script>window.hacked=1</script>",
-    '"><img src=x onerror=window.hacked=1>',
-    "'><svg onload=window.hacked=1>",
-    "</style><script>window.hacked=1</script>",
-    "javascript:window.hacked=1",
-    "\x1b[31m\x00\x07\u202eevil\u2066\u200f\ufeff\u2028\ud800",
-    "a" + "\u0300\u0489" * 500,
-    "&#60;script&#62; ]]> <!-- --!> <?php ?> &nbsp;",
-    "`</code><b>`'kedge <i>'",
-    "$ rm\n    <b>\n$ <script>\n",
-    "x" * 1_000_000,
-    "\U0010ffff" * 300_000,
-]
+    "<script>window.hacked=1</script>", '"><img src=x onerror=window.hacked=1>', "'><svg onload=window.hacked=1>",
+    "</style><script>window.hacked=1</script>", "javascript:window.hacked=1",
+    "\x1b[31m\x00\x07\u202eevil\u2066\u200f\ufeff\u2028\ud800", "a" + "\u0300\u0489" * 500,
+    "&#60;script&#62; ]]> <!-- --!> <?php ?> &nbsp;", "`</code><b>`'kedge <i>'", "$ rm\n    <b>\n$ <script>\n",
+    "x" * 200_000, "\U0010ffff" * 60_000,
+]  # fmt: skip
 
 
 def explain(
@@ -174,19 +159,18 @@ def check_harmless(page: str) -> None:
     assert "@import" not in page
 
 
-@pytest.mark.parametrize("make", [full_explanation, full_diagnosis])
+@each_row("make", [full_explanation, full_diagnosis])
 def test_pages_are_well_formed_small_and_load_nothing(make: Any) -> None:
     page = make()
     check_harmless(page)
     assert len(page.encode()) < 60_000
     policy = parse(page).find("head/meta[@http-equiv='Content-Security-Policy']")
-    assert policy is not None
     assert policy.get("content", "").startswith("default-src 'none'; style-src 'unsafe-inline'; img-src data:")
     assert "http://" not in page
     assert "https://" not in page
 
 
-@pytest.mark.parametrize("make", [full_explanation, full_diagnosis])
+@each_row("make", [full_explanation, full_diagnosis])
 def test_pages_can_be_read_by_those_who_do_not_see(make: Any) -> None:
     root = parse(make())
     assert root.get("lang") == "en"
@@ -205,7 +189,7 @@ def test_pages_can_be_read_by_those_who_do_not_see(make: Any) -> None:
         assert [each.tag for each in picture if each.get("id") in named] == ["title", "desc"]
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: ascii(text[:24]))
+@each_row("text", HOSTILE, ids=lambda text: ascii(text[:24]))
 def test_pages_hostile_values_stay_harmless_and_short(text: str) -> None:
     start = time.process_time()
     for page in fill_pages(text):
@@ -215,7 +199,7 @@ def test_pages_hostile_values_stay_harmless_and_short(text: str) -> None:
     assert time.process_time() - start < 20
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.text(max_size=60))
 def test_pages_any_text_is_escaped(text: str) -> None:
     for page in fill_pages(text):
@@ -239,12 +223,9 @@ def test_pages_elements_give_back_their_text(text: str) -> None:
     assert made.get("title") == clean_text(text)
 
 
-def test_pages_unknown_values_leave_attributes_and_children_out() -> None:
+def test_pages_elements_and_commands() -> None:
     assert make_element("p", None, "a", class_=None, data_x=1) == '<p data-x="1">a</p>'
     assert make_element("div", Markup("<b>"), "<b>") == "<div><b>&lt;b&gt;</div>"
-
-
-def test_pages_commands_are_set_as_code() -> None:
     assert format_sentence("run `a < b` or 'kedge pull x': users' own, the site's, export A='b' (so)") == (
         "run <code>a &lt; b</code> or <code>kedge pull x</code>: users&#x27; own, the site&#x27;s,"
         " export A=&#x27;b&#x27; (so)"
@@ -254,35 +235,27 @@ def test_pages_commands_are_set_as_code() -> None:
     )
 
 
-@each_row(
-    ("advice", "commands"),
-    [
-        ("kedge registry login nvcr.io; for public images alone: kedge registry logout nvcr.io", 2),
-        ("export LANG=C.UTF-8", ["export LANG=C.UTF-8"]),
-        ("export NAME='$oauthtoken' (in single quotes)", ["export NAME='$oauthtoken'"]),
-        ("nothing, if they are meant; else: unset A B", ["unset A B"]),
-        ("unset A, or name in it only what the image needs.", ["unset A"]),
-        (
-            "administrators can start 'nvidia-persistenced' or run 'nvidia-smi -pm 1'",
-            ["nvidia-persistenced", "nvidia-smi -pm 1"],
-        ),
-        ("none is needed: kedge keeps them outside", []),
-        ("'kedge site init' writes one from what the scheduler says", ["kedge site init"]),
-        ("it is the administrators' to raise; ask for the users' sake", []),
-    ],
-)
+@each_row(("advice", "commands"), [
+    ("kedge registry login nvcr.io; for public images alone: kedge registry logout nvcr.io", 2),
+    ("export LANG=C.UTF-8", ["export LANG=C.UTF-8"]),
+    ("export NAME='$oauthtoken' (in single quotes)", ["export NAME='$oauthtoken'"]),
+    ("nothing, if they are meant; else: unset A B", ["unset A B"]),
+    ("unset A, or name in it only what the image needs.", ["unset A"]),
+    ("administrators can start 'nvidia-persistenced' or run 'nvidia-smi -pm 1'",
+     ["nvidia-persistenced", "nvidia-smi -pm 1"]),
+    ("none is needed: kedge keeps them outside", []),
+    ("'kedge site init' writes one from what the scheduler says", ["kedge site init"]),
+    ("it is the administrators' to raise; ask for the users' sake", []),
+])  # fmt: skip
 def test_pages_advice_shows_its_commands(advice: str, commands: list[str] | int) -> None:
     made = format_advice(advice)
     found = [unescape(each) for each in re.findall("<code>(.*?)</code>", made)]
     assert (len(found) if isinstance(commands, int) else found) == commands
 
 
-def test_pages_know_the_verbs_of_kedge() -> None:
+def test_pages_advice_knows_kedges_verbs_and_sentences() -> None:
     assert set(VERBS) <= set(CLI_VERBS)
-
-
-def test_advice_of_the_checks_shows_commands_and_no_sentences_as_code() -> None:
-    """`kedge site init writes one` was set as code, to the last word."""
+    # `kedge site init writes one` was set as code, to the last word
     sources = Path(kedge.answers.doctor.__file__).parent.rglob("*.py")
     texts = [
         each.value
@@ -300,10 +273,9 @@ def find_texts(page: str, path: str) -> list[str]:
     return [" ".join("".join(each.itertext()).split()) for each in parse(page).findall(path)]
 
 
-def test_pages_explanation_begins_with_the_verdict() -> None:
+def test_pages_explanation_begins_with_the_verdict_or_what_is_missing() -> None:
     page = full_explanation()
     main = parse(page).find("body/main")
-    assert main is not None
     assert main[0].get("id") == "verdict"
     assert main[0].get("class") == "verdict fair"
     assert find_texts(page, ".//section[@id='verdict']//p") == [
@@ -312,47 +284,33 @@ def test_pages_explanation_begins_with_the_verdict() -> None:
     points = find_texts(page, ".//ul[@class='points']/li")
     assert [point.split(":")[0] for point in points] == ["Note", "Unknown", "OK"]
     assert "or take 23.10-py3, which runs natively." in points[0]
-
-
-@pytest.mark.parametrize(
-    ("outcome", "tone", "answer"),
-    [
-        (NATIVE, "good", "It runs"),
-        (MINOR, "fair", "It runs, with a limit"),
-        (NO, "bad", "It does not run"),
-        (UNKNOWN, "plain", "Unknown whether it runs"),
-    ],
-)
-def test_pages_verdicts_differ_in_word_mark_and_colour(outcome: str, tone: str, answer: str) -> None:
-    page = explain(verdict=make_verdict(outcome))
-    assert find_texts(page, ".//section[@id='verdict']//h2") == [answer]
-    assert f'class="verdict {tone}"' in page
-
-
-def test_pages_open_questions_come_first_where_the_answer_waits_for_them() -> None:
     verdict = make_verdict(UNKNOWN)
     assert any(each.level == OPEN for each in verdict.judgements)
     points = find_texts(explain(verdict=verdict), ".//ul[@class='points']/li")
     assert points[0].startswith("Unknown: MPI")
-
-
-def test_pages_without_a_machine_say_that_nothing_was_judged() -> None:
     page = explain()
     assert "No machine to judge it against is known." in page
     assert "The machine" not in page
     assert 'class="chart"' not in page
 
 
-def test_pages_facts_name_their_source_or_say_not_known() -> None:
+@each_row(("outcome", "tone", "answer"), [
+    (NATIVE, "good", "It runs"), (MINOR, "fair", "It runs, with a limit"), (NO, "bad", "It does not run"),
+    (UNKNOWN, "plain", "Unknown whether it runs"),
+])  # fmt: skip
+def test_pages_verdicts_differ_in_word_mark_and_colour(outcome: str, tone: str, answer: str) -> None:
+    page = explain(verdict=make_verdict(outcome))
+    assert find_texts(page, ".//section[@id='verdict']//h2") == [answer]
+    assert f'class="verdict {tone}"' in page
+
+
+def test_pages_facts_and_machine_say_what_is_not_known() -> None:
     page = full_explanation()
     rows = {row[0].text: row for row in parse(page).findall(".//table[@class='facts']/tbody/tr")}
     assert set(TITLES.values()) <= set(rows)
     assert ["".join(cell.itertext()) for cell in rows["CUDA"]] == ["CUDA", "12.4.0.041", "image config, CUDA_VERSION"]
     assert ["".join(cell.itertext()) for cell in rows["UCX"]] == ["UCX", "unknown", ""]
     assert rows["UCX"][1][0].get("class") == "quiet"
-
-
-def test_pages_machine_says_what_is_not_known() -> None:
     page = explain(target=replace(make_target(), mpi="", driver=""))
     cards = find_texts(page, ".//dl/div")
     assert "GPU8 × NVIDIA A100-SXM4-40GB (Ampere, capability 8.0)" in cards
@@ -363,7 +321,7 @@ def test_pages_machine_says_what_is_not_known() -> None:
     assert "GPUnone" in find_texts(explain(target=Target("login", has_gpus=False)), ".//dl/div")
 
 
-def test_pages_layers_are_largest_first_and_small_ones_folded() -> None:
+def test_pages_layers_are_largest_first_and_odd_ones_left_out() -> None:
     bars = fold_layers(make_traits().layers)
     assert [bar.size for bar in bars[:-1]] == sorted(SIZES, reverse=True)[:7]
     assert bars[-1].line == "40 more, each smaller"
@@ -372,9 +330,6 @@ def test_pages_layers_are_largest_first_and_small_ones_folded() -> None:
     assert "9.29 GB in 47 layers" in page
     widths = [float(each.get("width", "")) for each in parse(page).findall(".//ol[@class='bars']//rect")]
     assert widths == pytest.approx([1000 * bar.size / bars[0].size for bar in bars], abs=0.01)
-
-
-def test_pages_layers_of_odd_sizes_are_drawn_or_left_out() -> None:
     assert fold_layers([Layer(5), Layer(3)])[-1].line == "history unknown"
     for sizes in ([], [0], [0, 0], [-5]):
         page = explain(replace(make_traits(), layers=tuple(Layer(size) for size in sizes)))
@@ -386,11 +341,10 @@ def test_pages_layers_of_odd_sizes_are_drawn_or_left_out() -> None:
         assert sum(shares) == pytest.approx(1000, abs=0.5)
 
 
-def test_pages_chart_marks_host_and_image() -> None:
+def test_pages_chart_marks_host_image_and_every_outcome() -> None:
     chart = make_small_chart()
     page = explain(chart=chart)
     drawn = parse(page).find(".//svg[@class='chart']")
-    assert drawn is not None
     assert len(drawn.findall("rect[@class='host']")) == 1
     assert len(drawn.findall("rect[@class='own']")) == 1
     cells = [each.get("data-outcome") for each in drawn.iter("rect") if each.get("data-outcome")]
@@ -402,6 +356,10 @@ def test_pages_chart_marks_host_and_image() -> None:
     assert len(legend) == len(set(cells))
     table = find_texts(page, ".//table[@class='matrix']/thead/tr/th")
     assert table[:5] == ["Tag", "CUDA", "470", "525", "535 (here)"]
+    chart = make_small_chart()
+    row = replace(chart.rows[0], cells=OUTCOMES)
+    page = explain(chart=replace(chart, rows=(row,), columns=chart.columns[: len(OUTCOMES)]))
+    assert len(find_texts(page, ".//ul[@class='legend']/li")) == len(OUTCOMES)
 
 
 def test_pages_chart_says_what_it_means_for_the_host() -> None:
@@ -418,13 +376,6 @@ def test_pages_chart_says_what_it_means_for_the_host() -> None:
     )
 
 
-def test_pages_chart_has_a_look_for_every_outcome() -> None:
-    chart = make_small_chart()
-    row = replace(chart.rows[0], cells=OUTCOMES)
-    page = explain(chart=replace(chart, rows=(row,), columns=chart.columns[: len(OUTCOMES)]))
-    assert len(find_texts(page, ".//ul[@class='legend']/li")) == len(OUTCOMES)
-
-
 def test_pages_diagnosis_tells_problems_first() -> None:
     page = full_diagnosis()
     titles = find_texts(page, ".//main/section/h2")
@@ -433,24 +384,18 @@ def test_pages_diagnosis_tells_problems_first() -> None:
     plain = diagnose(make_findings())
     assert find_texts(plain, ".//section[@id='verdict']//p") == ["1 problem and 1 warning", f"{TALLY}."]
     problem = find_texts(page, ".//ul[@class='points']/li")[0]
-    assert problem.startswith("Problem: user-namespaces This kernel lets") or "Problem: user-namespaces" in problem
+    assert "Problem: user-namespaces" in problem
     assert "guides/run.md#user-namespaces" in problem
     assert find_texts(page, ".//pre/code")[0] == (
         "sysctl -w kernel.unprivileged_userns_clone=1 sysctl -w user.max_user_namespaces=15000"
     )
     assert find_texts(page, ".//details/summary")[-1] == "3 in order, 1 not checked"
     assert "login2" in page
-
-
-def test_pages_diagnosis_of_a_machine_in_order_says_so() -> None:
     page = diagnose([Finding("overlay", OK, "works")])
     assert find_texts(page, ".//section[@id='verdict']//h2") == ["All in order"]
     warned = diagnose([Finding("overlay", WARNING, "is slow")])
     assert find_texts(warned, ".//section[@id='verdict']//p")[0] == "1 warning"
     assert "Problems" not in warned
-
-
-def test_pages_diagnosis_begins_with_an_image_that_does_not_run() -> None:
     in_order = [Finding("overlay", OK, "works")]
     said = find_texts(diagnose(in_order, verdict=make_verdict(NO)), ".//section[@id='verdict']//p")
     assert said[0].startswith("Does not run on site zih-alpha")
@@ -458,18 +403,12 @@ def test_pages_diagnosis_begins_with_an_image_that_does_not_run() -> None:
     fine = diagnose(in_order, verdict=make_verdict(NATIVE))
     assert find_texts(fine, ".//section[@id='verdict']//h2") == ["All in order"]
     assert "The image: runs natively on NVIDIA A100" in find_texts(fine, ".//section[@id='verdict']//p")[1]
-
-
-def test_pages_findings_of_unknown_levels_are_not_lost() -> None:
     assert "very odd" in diagnose([Finding("x", "odd", "very odd")])
 
 
-def test_pages_many_findings_are_cut_and_say_so() -> None:
+def test_pages_of_much_are_cut_and_stay_small() -> None:
     page = diagnose([Finding(f"check-{number}", FAIL, "broken " * 40, "why " * 40, "fix") for number in range(500)])
     check_harmless(page)
     assert "440 more are not shown." in page
-
-
-def test_pages_many_judgements_stay_small() -> None:
     judgement = Judgement("driver", "fail", "'" * 5000, "'" * 5000)
     check_harmless(explain(verdict=Verdict(NO, "'" * 5000, (judgement,) * 2000)))

@@ -21,20 +21,14 @@ def test_treemap_areas_are_sizes(sizes: list[int]) -> None:
         assert part.y + part.height <= 50 + 1e-6
 
 
-def test_treemap_parts_do_not_overlap() -> None:
+def test_treemap_pictures() -> None:
     placed = place_shares([SizeShare(str(size), size) for size in (9, 7, 5, 4, 2, 1)], 60, 40)
     for number, one in enumerate(placed):
         for other in placed[number + 1 :]:
             apart_x = one.x + one.width <= other.x + 1e-6 or other.x + other.width <= one.x + 1e-6
             apart_y = one.y + one.height <= other.y + 1e-6 or other.y + other.height <= one.y + 1e-6
             assert apart_x or apart_y
-
-
-def test_treemap_nothing_gives_an_empty_picture() -> None:
     assert place_shares([SizeShare("a", 0)]) == []
     assert "<rect" not in draw_treemap([], "Directories")
-
-
-def test_treemap_names_are_text() -> None:
     picture = draw_treemap([SizeShare("/<script>alert(1)</script>", 5)], "Directories")
     assert ("<script" in picture, picture.count("/&lt;script&gt;alert(1)&lt;/script&gt;")) == (False, 2)

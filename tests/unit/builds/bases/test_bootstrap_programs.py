@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -15,6 +14,7 @@ from kedge.errors import InvalidRecipe, ProgramMissing
 from kedge.image.workplace import Workplace
 from kedge.system.outside import Outside
 from kedge.system.settings import Settings
+from tests.builders.rows import each_row
 
 PLACE = RecipePlace("x.def", 2)
 DEBIAN = {"osversion": "bookworm", "mirrorurl": "http://mirror.example.org/debian"}
@@ -55,9 +55,7 @@ def check_syntax(script: str) -> None:
         ("arch", "pacstrap", {"include": "vim,git"}, "/rootfs base vim git"),
     ],
 )  # fmt: skip
-def test_bootstrap_by_a_program(
-    agent: str, program: str, fields: dict[str, str], part: str, programs: set[str]
-) -> None:
+def test_bootstrap_by_a_program(agent, program, fields, part, programs) -> None:
     programs.add(program)
     plan = plan_bootstrap(make_base(agent, fields))
     assert plan.program == f"/usr/bin/{program}"
@@ -65,7 +63,7 @@ def test_bootstrap_by_a_program(
     check_syntax(plan.script)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("agent", "fields", "image"),
     [
         ("debootstrap", DEBIAN, "debian:bookworm"),
@@ -74,16 +72,13 @@ def test_bootstrap_by_a_program(
     ],
 )
 @pytest.mark.usefixtures("programs")
-def test_bootstrap_without_a_program_takes_the_same_suite(
-    agent: str, fields: dict[str, str], image: str, tmp_path: Path
-) -> None:
+def test_bootstrap_without_a_program_takes_the_same_suite(agent, fields, image, tmp_path) -> None:
     workplace = Workplace(Settings.load({}, {"HOME": str(tmp_path)}))
     instead = find_instead(make_base(agent, fields), workplace)
-    assert instead is not None
     assert (instead.agent, instead.reference) == ("docker", image)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("agent", "fields", "image"),
     [
         ("yum", {"osversion": "7", "mirrorurl": "http://m/centos/7"}, "From: centos:7"),
@@ -94,23 +89,18 @@ def test_bootstrap_without_a_program_takes_the_same_suite(
     ],
 )
 @pytest.mark.usefixtures("programs")
-def test_bootstrap_without_a_program_names_an_image(
-    agent: str, fields: dict[str, str], image: str, tmp_path: Path
-) -> None:
+def test_bootstrap_without_a_program_names_an_image(agent, fields, image, tmp_path) -> None:
     workplace = Workplace(Settings.load({}, {"HOME": str(tmp_path)}))
     with pytest.raises(ProgramMissing, match=r"x\.def:2:1") as problem:
         find_instead(make_base(agent, fields), workplace)
     assert image in str(problem.value.hint)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("agent", "fields"),
     [
-        ("debootstrap", {}),
-        ("debootstrap", {"osversion": "bookworm"}),
-        ("debootstrap", {"mirrorurl": "http://m"}),
-        ("yum", {}),
-        ("zypper", {}),
+        *(("debootstrap", {}), ("debootstrap", {"osversion": "bookworm"}), ("debootstrap", {"mirrorurl": "http://m"})),
+        *(("yum", {}), ("zypper", {})),
     ],
 )
 def test_bootstrap_needs_lines_of_the_header(agent: str, fields: dict[str, str], programs: set[str]) -> None:

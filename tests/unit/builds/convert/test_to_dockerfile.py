@@ -3,17 +3,14 @@
 
 from __future__ import annotations
 
-import pytest
-
-from kedge.builds.convert.notes import ConvertedRecipe
 from kedge.builds.dockerfile.plan import make_recipe
 from kedge.builds.recipe_files import convert_recipe
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 
 HEADER = "Bootstrap: docker\nFrom: debian:12\n"
 
 
-def convert(text: str) -> ConvertedRecipe:
+def convert(text: str):
     converted = convert_recipe(text, "x.def", "definition")
     make_recipe(converted.text, "Dockerfile")
     return converted
@@ -79,57 +76,48 @@ def test_to_dockerfile_arguments() -> None:
     assert show(text) == 'ARG TAG=12\nFROM debian:${TAG}\nARG N="4 5"\nARG M\nRUN make -j${N} ${M}'
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("export A=b", "ENV A=b"),
-        ("export A='$b' B=\"$b c\"", 'ENV A="\\$b"\nENV B="${b} c"'),
-        ("A=1; export A # why", "ENV A=1"),
-        ("export A=${B:-x}", "ENV A=${B:-x}"),
-        ("export A=\\\n1", "ENV A=1"),
-        ("export A=$(date)", "# NOTE: ENV cannot hold 'export A=$(date)': it needs a shell when the container starts"),
-        (". /opt/x.sh", "# NOTE: ENV cannot hold '. /opt/x.sh': it needs a shell when the container starts"),
-        ("export A=~/x", "# NOTE: ENV cannot hold 'export A=~/x': it needs a shell when the container starts"),
-    ],
+@with_rows(
+    ("export A=b", "ENV A=b"),
+    ("export A='$b' B=\"$b c\"", 'ENV A="\\$b"\nENV B="${b} c"'),
+    ("A=1; export A # why", "ENV A=1"),
+    ("export A=${B:-x}", "ENV A=${B:-x}"),
+    ("export A=\\\n1", "ENV A=1"),
+    ("export A=$(date)", "# NOTE: ENV cannot hold 'export A=$(date)': it needs a shell when the container starts"),
+    (". /opt/x.sh", "# NOTE: ENV cannot hold '. /opt/x.sh': it needs a shell when the container starts"),
+    ("export A=~/x", "# NOTE: ENV cannot hold 'export A=~/x': it needs a shell when the container starts"),
 )
 def test_to_dockerfile_environment(line: str, expected: str) -> None:
     assert show(f"{HEADER}%environment\n{line}\n") == f"FROM debian:12\n{expected}"
 
 
-@each_row(
-    ("script", "expected"),
-    [
-        ('exec python /x.py "$@"', 'ENTRYPOINT ["python", "/x.py"]'),
-        ("python '/a b' $@", 'ENTRYPOINT ["python", "/a b"]'),
-        ('[ "$#" -gt 0 ] || set -- -h\nexec x "$@"', 'ENTRYPOINT ["x"]\nCMD ["-h"]'),
-        (
-            "echo hi",
-            "COPY --chmod=0755 <<'EOF' /usr/local/bin/runscript\n#!/bin/sh\necho hi\nEOF\n"
-            'ENTRYPOINT ["/usr/local/bin/runscript"]',
-        ),
-        (
-            "#!/bin/bash\nexec $X EOF\nEOF",
-            "COPY --chmod=0755 <<'EOF1' /usr/local/bin/runscript\n#!/bin/bash\nexec $X EOF\nEOF\nEOF1\n"
-            'ENTRYPOINT ["/usr/local/bin/runscript"]',
-        ),
-    ],
+@with_rows(
+    ('exec python /x.py "$@"', 'ENTRYPOINT ["python", "/x.py"]'),
+    ("python '/a b' $@", 'ENTRYPOINT ["python", "/a b"]'),
+    ('[ "$#" -gt 0 ] || set -- -h\nexec x "$@"', 'ENTRYPOINT ["x"]\nCMD ["-h"]'),
+    (
+        "echo hi",
+        "COPY --chmod=0755 <<'EOF' /usr/local/bin/runscript\n#!/bin/sh\necho hi\nEOF\n"
+        'ENTRYPOINT ["/usr/local/bin/runscript"]',
+    ),
+    (
+        "#!/bin/bash\nexec $X EOF\nEOF",
+        "COPY --chmod=0755 <<'EOF1' /usr/local/bin/runscript\n#!/bin/bash\nexec $X EOF\nEOF\nEOF1\n"
+        'ENTRYPOINT ["/usr/local/bin/runscript"]',
+    ),
 )
 def test_to_dockerfile_runscript(script: str, expected: str) -> None:
     assert show(f"{HEADER}%runscript\n{script}\n") == f"FROM debian:12\n{expected}"
 
 
-@each_row(
-    ("header", "expected"),
-    [
-        ("Bootstrap: docker\nFrom: docker://x/y\nRegistry: r.example\nNamespace: n", "FROM r.example/n/x/y"),
-        ("Bootstrap: scratch", "FROM scratch"),
-        ("Bootstrap: debootstrap\nOSVersion: jammy\nMirrorURL: u\nInclude: vim", "FROM ubuntu:jammy"),
-        ("Bootstrap: yum\nOSVersion: 7\nMirrorURL: u\nInclude: yum", "FROM centos:7"),
-        ("Bootstrap: localimage\nFrom: a.sif", "FROM ./a.sif"),
-        ("Bootstrap: library\nFrom: a/b/c:1", "FROM library://a/b/c:1"),
-        ("Bootstrap: oci-archive\nFrom: /x/y.tar", "FROM oci-archive:/x/y.tar"),
-        ("Bootstrap: shub\nFrom: x", "FROM scratch"),
-    ],
+@with_rows(
+    ("Bootstrap: docker\nFrom: docker://x/y\nRegistry: r.example\nNamespace: n", "FROM r.example/n/x/y"),
+    ("Bootstrap: scratch", "FROM scratch"),
+    ("Bootstrap: debootstrap\nOSVersion: jammy\nMirrorURL: u\nInclude: vim", "FROM ubuntu:jammy"),
+    ("Bootstrap: yum\nOSVersion: 7\nMirrorURL: u\nInclude: yum", "FROM centos:7"),
+    ("Bootstrap: localimage\nFrom: a.sif", "FROM ./a.sif"),
+    ("Bootstrap: library\nFrom: a/b/c:1", "FROM library://a/b/c:1"),
+    ("Bootstrap: oci-archive\nFrom: /x/y.tar", "FROM oci-archive:/x/y.tar"),
+    ("Bootstrap: shub\nFrom: x", "FROM scratch"),
 )
 def test_to_dockerfile_bases(header: str, expected: str) -> None:
     converted = convert(header + "\n")
@@ -146,15 +134,12 @@ def test_to_dockerfile_what_has_no_equal_is_said(section: str) -> None:
     assert "#   do something\n" in converted.text
 
 
-@each_row(
-    ("line", "expected"),
-    [
-        ("mkdir -p ${SINGULARITY_ROOTFS}/opt/a $APPTAINER_ROOTFS/b", "RUN mkdir -p /opt/a /b"),
-        ('cp -v data.csv "$SINGULARITY_ROOTFS/opt/"', "COPY data.csv /opt/"),
-        ("cp -r src ${APPTAINER_ROOTFS}/opt/", "COPY src /opt/src"),
-        ("cp a b $SINGULARITY_ROOTFS", "COPY a b /"),
-        ("touch $SINGULARITY_ROOTFS/x", "RUN touch /x"),
-    ],
+@with_rows(
+    ("mkdir -p ${SINGULARITY_ROOTFS}/opt/a $APPTAINER_ROOTFS/b", "RUN mkdir -p /opt/a /b"),
+    ('cp -v data.csv "$SINGULARITY_ROOTFS/opt/"', "COPY data.csv /opt/"),
+    ("cp -r src ${APPTAINER_ROOTFS}/opt/", "COPY src /opt/src"),
+    ("cp a b $SINGULARITY_ROOTFS", "COPY a b /"),
+    ("touch $SINGULARITY_ROOTFS/x", "RUN touch /x"),
 )
 def test_to_dockerfile_setup_that_copies(line: str, expected: str) -> None:
     converted = convert(f"{HEADER}%setup\n  # why\n  {line}\n")

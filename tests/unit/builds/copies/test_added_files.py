@@ -7,7 +7,7 @@ import bz2
 import gzip
 import lzma
 import os
-from collections.abc import Callable, Iterator
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -25,20 +25,18 @@ from kedge.image.workplace import Workplace
 from kedge.system.settings import Settings
 from tests.builders import layers as build
 from tests.builders.copy_cases import write_tree
+from tests.builders.rows import each_row, with_rows
 from tests.fakes.http_server import FakeServer, Recorded, Reply
 
 PLACE = RecipePlace("Dockerfile", 3)
-CODECS: dict[str, Callable[[bytes], bytes]] = {
-    "tar": bytes,
-    "tar.gz": gzip.compress,
-    "tar.bz2": bz2.compress,
-    "tar.xz": lzma.compress,
+CODECS = {
+    **{"tar": bytes, "tar.gz": gzip.compress, "tar.bz2": bz2.compress, "tar.xz": lzma.compress},
     "tar.zst": zstandard.ZstdCompressor().compress,
 }
 
 
 @pytest.fixture(name="added")
-def make_added(tmp_path: Path) -> Iterator[AddedFiles]:
+def make_added(tmp_path):
     environ = {"HOME": str(tmp_path), "KEDGE_CACHEDIR": str(tmp_path / "cache")}
     workplace = Workplace(Settings.load({}, environ))
     with workplace.open_store() as store, AddedFiles(workplace, store) as added:
@@ -49,7 +47,7 @@ def add(source: str, destination: str, **options: object) -> CopyStep:
     return CopyStep(PLACE, "ADD", (source,), destination, is_addition=True, **options)  # type: ignore[arg-type]
 
 
-def run(step: CopyStep, folder: Path, added: AddedFiles, base: Path | None = None) -> dict[str, bytes]:
+def run(step: CopyStep, folder, added: AddedFiles, base=None) -> dict[str, bytes]:
     target = base or folder.parent / "empty"
     target.mkdir(exist_ok=True)
     root, source = make_copy(step, open_context(folder), view_directory(target), added)
@@ -62,8 +60,9 @@ def find(root: Node, path: str) -> Node:
     return root
 
 
-@pytest.mark.parametrize("ending", CODECS)
-def test_add_unpacks_every_codec(ending: str, tmp_path: Path, added: AddedFiles) -> None:
+@each_row("ending", CODECS)
+def test_add_unpacks_every_codec(ending: str, tmp_path, added: AddedFiles) -> None:
+    tmp_path = Path(tempfile.mkdtemp(dir=tmp_path))
     tar = build.layer(
         build.file("d/file", b"content", mode=0o4711, owner=(3, 4)),
         build.symlink("link", "d/file"),
@@ -83,23 +82,24 @@ def test_add_unpacks_every_codec(ending: str, tmp_path: Path, added: AddedFiles)
     assert find(root, "t/hard") is find(root, "t/d/file")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "data",
     [b"", b"text", b"\x1f\x8b\x08garbage that is none", gzip.compress(b"no tar" * 500), bytes(2048), b"x" * 1024],
 )
-def test_add_copies_what_is_no_archive(data: bytes, tmp_path: Path, added: AddedFiles) -> None:
+def test_add_copies_what_is_no_archive(data: bytes, tmp_path, added: AddedFiles) -> None:
+    tmp_path = Path(tempfile.mkdtemp(dir=tmp_path))
     write_tree(tmp_path / "context", {"file": data})
     assert run(add("file", "/t/"), tmp_path / "context", added) == {"t": b"", "t/file": data}
 
 
-def test_add_unpack_option(tmp_path: Path, added: AddedFiles) -> None:
+def test_add_unpack_option(tmp_path, added: AddedFiles) -> None:
     tar = build.layer(build.file("x", b"1"))
     write_tree(tmp_path / "context", {"a.tar": tar})
     assert run(add("a.tar", "/t/", unpacks=False), tmp_path / "context", added)["t/a.tar"] == tar
     assert run(CopyStep(PLACE, "COPY", ("a.tar",), "/t/"), tmp_path / "context", added)["t/a.tar"] == tar
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("members", "problem"),
     [
         ([build.file("../../out", b"1")], HostileImage),
@@ -108,9 +108,8 @@ def test_add_unpack_option(tmp_path: Path, added: AddedFiles) -> None:
         ([build.file("a", b"1")[:700]], CorruptImage),
     ],
 )
-def test_add_refuses_hostile_archives(
-    members: list[bytes], problem: type[Exception], tmp_path: Path, added: AddedFiles
-) -> None:
+def test_add_refuses_hostile_archives(members, problem, tmp_path, added) -> None:
+    tmp_path = Path(tempfile.mkdtemp(dir=tmp_path))
     write_tree(
         tmp_path / "context", {"a.tar": build.layer(*members, end=b"" if problem is CorruptImage else build.END)}
     )
@@ -119,7 +118,7 @@ def test_add_refuses_hostile_archives(
     assert "Dockerfile:3" in str(raised.value.context)  # type: ignore[attr-defined]
 
 
-def test_add_writes_through_links_of_the_image_inside_it_only(tmp_path: Path, added: AddedFiles) -> None:
+def test_add_writes_through_links_of_the_image_inside_it_only(tmp_path, added: AddedFiles) -> None:
     write_tree(tmp_path / "context", {"a.tar": build.layer(build.folder("lib"), build.file("lib/x", b"1"))})
     write_tree(tmp_path / "base", {"lib": "-> ../../../usr/lib", "usr/lib/y": b""})
     files = run(add("a.tar", "/"), tmp_path / "context", added, tmp_path / "base")
@@ -127,7 +126,7 @@ def test_add_writes_through_links_of_the_image_inside_it_only(tmp_path: Path, ad
     assert "lib" not in files
 
 
-def test_add_drops_whiteouts_of_archives(tmp_path: Path, added: AddedFiles) -> None:
+def test_add_drops_whiteouts_of_archives(tmp_path, added: AddedFiles) -> None:
     write_tree(tmp_path / "context", {"a.tar": build.layer(build.file(".wh.etc", b""), build.file("x", b"1"))})
     assert run(add("a.tar", "/"), tmp_path / "context", added) == {"x": b"1"}
 
@@ -146,7 +145,7 @@ class Site:
         return Reply(200, self.body, {**self.headers, "Content-Type": "text/html"})
 
 
-def test_add_fetches_a_file_and_asks_whether_it_changed(tmp_path: Path, added: AddedFiles) -> None:
+def test_add_fetches_a_file_and_asks_whether_it_changed(tmp_path, added: AddedFiles) -> None:
     site = Site()
     (tmp_path / "context").mkdir()
     origin = open_context(tmp_path / "context")
@@ -167,7 +166,7 @@ def test_add_fetches_a_file_and_asks_whether_it_changed(tmp_path: Path, added: A
             assert digest_copy(step, origin, again) != first
 
 
-def test_add_with_a_checksum(tmp_path: Path, added: AddedFiles) -> None:
+def test_add_with_a_checksum(tmp_path, added: AddedFiles) -> None:
     import hashlib
 
     site = Site()
@@ -192,19 +191,11 @@ def test_add_with_a_checksum(tmp_path: Path, added: AddedFiles) -> None:
         assert run(add(f"http://{server.host}/", "/tool"), tmp_path / "context", added) == {"tool": b"tool"}
 
 
-@pytest.mark.parametrize(
-    ("source", "address", "git"),
-    [
-        ("a.txt", False, False),
-        ("http://h/a", True, False),
-        ("HTTPS://h/a", True, False),
-        ("https://h/a.git", True, True),
-        ("https://h/a.git#v1:sub", True, True),
-        ("git@h:a/b", True, True),
-        ("git://h/a", True, True),
-        ("git", False, False),
-        ("http.txt", False, False),
-    ],
+@with_rows(
+    *(("a.txt", False, False), ("http://h/a", True, False), ("HTTPS://h/a", True, False)),
+    ("https://h/a.git", True, True),
+    ("https://h/a.git#v1:sub", True, True),
+    *(("git@h:a/b", True, True), ("git://h/a", True, True), ("git", False, False), ("http.txt", False, False)),
 )
 def test_what_is_an_address(source: str, address: bool, git: bool) -> None:
     assert (is_address(source), is_git_address(source)) == (address, git)

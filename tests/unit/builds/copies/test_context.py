@@ -61,11 +61,9 @@ def test_context_follows_links_inside_only(tmp_path: Path) -> None:
         "folder/x": b"", "way": "-> folder",
     })  # fmt: skip
     origin = open_context(tmp_path / "context")
-    assert (origin.read_tree("/up"), origin.read_tree("/absolute")) != (None, None)
-    assert origin.read_tree("/out") is None
-    assert origin.read_tree("/loop") is None
-    assert origin.read_tree("/way/x") is not None
-    assert origin.expand("w?y/*") == ["/folder/x"] or origin.expand("way/*") == ["/folder/x"]
+    assert None not in [origin.read_tree(path) for path in ("/up", "/absolute", "/way/x")]
+    assert (origin.read_tree("/out"), origin.read_tree("/loop")) == (None, None)
+    assert (origin.expand("way/*"), origin.expand("w?y/*")) == (["/folder/x"], [])
 
 
 def test_context_that_is_none_or_has_bad_patterns_is_refused(tmp_path: Path) -> None:
@@ -81,9 +79,8 @@ def test_context_names_what_cannot_be_read(tmp_path: Path) -> None:
     write_tree(tmp_path, {"closed/x": b""})
     (tmp_path / "closed").chmod(0)
     try:
-        with pytest.raises(FileProblem) as problem:
+        with pytest.raises(FileProblem, match="closed") as problem:
             open_context(tmp_path).read_tree("/")
-        assert "closed" in problem.value.message
         assert ".dockerignore" in str(problem.value.hint)
     finally:
         (tmp_path / "closed").chmod(0o755)

@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -22,6 +21,7 @@ from kedge.builds.step_values import CopyStep, DirectoryStep, InlineFile, Recipe
 from kedge.errors import InvalidRecipe
 from kedge.image.layers.owners import OwnerTable, RecordedOwner
 from tests.builders.copy_cases import BASE, CASES, CONTEXT, CopyCase, describe_entry, write_tree
+from tests.builders.rows import each_row
 
 PLACE = RecipePlace("recipe", 1)
 _TYPES = {NodeKind.DIRECTORY: stat.S_IFDIR, NodeKind.FILE: stat.S_IFREG, NodeKind.SYMLINK: stat.S_IFLNK}
@@ -40,7 +40,7 @@ def read_steps(lines: str) -> list[CopyStep | DirectoryStep]:
     return [step for step in recipe.target.plan({}).steps if isinstance(step, CopyStep | DirectoryStep)]
 
 
-def put(folder: Path, root: Node, source: ContentSource) -> None:
+def put(folder, root: Node, source: ContentSource) -> None:
     """A layer as a directory, with the modes that the next step must see."""
     for path, node in [(b"", root), *walk(root)]:
         place = folder / os.fsdecode(path)
@@ -54,7 +54,7 @@ def put(folder: Path, root: Node, source: ContentSource) -> None:
             place.chmod(node.mode)
 
 
-def run_steps(case: CopyCase, origin: FileOrigin, base: Path, layers: Path) -> dict[str, str]:
+def run_steps(case: CopyCase, origin: FileOrigin, base, layers) -> dict[str, str]:
     levels, described = [ViewLevel(base)], {}
     for number, step in enumerate(read_steps(case.lines)):
         if isinstance(step, DirectoryStep):
@@ -68,8 +68,9 @@ def run_steps(case: CopyCase, origin: FileOrigin, base: Path, layers: Path) -> d
     return described
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_copy_as_docker_does(case: CopyCase, tmp_path: Path) -> None:
+@each_row("case", CASES, ids=lambda case: case.name)
+def test_copy_as_docker_does(case: CopyCase, tmp_path) -> None:
+    tmp_path = Path(tempfile.mkdtemp(dir=tmp_path))
     write_tree(tmp_path / "context", CONTEXT)
     write_tree(tmp_path / "base", BASE)
     if case.ignore:
@@ -86,7 +87,7 @@ def test_copy_as_docker_does(case: CopyCase, tmp_path: Path) -> None:
     assert new == case.expected
 
 
-def walk_directory(folder: Path) -> list[tuple[bytes, None]]:
+def walk_directory(folder) -> list[tuple[bytes, None]]:
     return [(os.fsencode(path.relative_to(folder)), None) for path in sorted(folder.rglob("*"))]
 
 
@@ -94,21 +95,17 @@ def copy(sources: tuple[str, ...], destination: str, **options: object) -> CopyS
     return CopyStep(PLACE, "COPY", sources, destination, **options)  # type: ignore[arg-type]
 
 
-def test_copy_keeps_the_metadata_of_directories_on_the_way(tmp_path: Path) -> None:
+def test_copy_keeps_the_metadata_of_directories_on_the_way(tmp_path) -> None:
     write_tree(tmp_path / "context", CONTEXT)
     write_tree(tmp_path / "base", BASE)
     owners = OwnerTable({b"app": RecordedOwner(3, 4, 0o2750)})
     target = view_directory(tmp_path / "base", owners)
     root, source = make_copy(copy(("a.txt",), "/app/x/y"), open_context(tmp_path / "context"), target)
-    assert describe(root, source) == {
-        "app": "d 2750 3:4",
-        "app/x": "d 755 0:0",
-        "app/x/y": "f 644 0:0 a",
-    }
+    assert describe(root, source) == {"app": "d 2750 3:4", "app/x": "d 755 0:0", "app/x/y": "f 644 0:0 a"}
     assert root.layer == -1
 
 
-def test_copy_with_link_option_does_not_follow_the_image(tmp_path: Path) -> None:
+def test_copy_with_link_option_does_not_follow_the_image(tmp_path) -> None:
     write_tree(tmp_path / "context", CONTEXT)
     write_tree(tmp_path / "base", BASE)
     step = copy(("a.txt",), "/lib/x", is_link=True)
@@ -116,7 +113,7 @@ def test_copy_with_link_option_does_not_follow_the_image(tmp_path: Path) -> None
     assert describe(root, source) == {"lib": "d 755 0:0", "lib/x": "f 644 0:0 a"}
 
 
-def test_copy_from_a_state_keeps_owners_and_hard_links(tmp_path: Path) -> None:
+def test_copy_from_a_state_keeps_owners_and_hard_links(tmp_path) -> None:
     write_tree(tmp_path / "state", {"d/one": b"1", "d/x": b"x"})
     os.link(tmp_path / "state/d/one", tmp_path / "state/d/two")
     owners = OwnerTable({b"d/x": RecordedOwner(8, 9, 0o644)})
@@ -131,7 +128,7 @@ def test_copy_from_a_state_keeps_owners_and_hard_links(tmp_path: Path) -> None:
     assert describe(root, source)["e/one"] == "f 644 0:0 1"  # what another step changed of its copy stays there
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("sources", "destination", "expected"),
     [
         (("a.txt",), "/new/x", {"new": "d 755", "new/x": "f 644 a"}),
@@ -159,9 +156,8 @@ def test_copy_from_a_state_keeps_owners_and_hard_links(tmp_path: Path) -> None:
         (("private",), "/x", {"x": "d 700", "x/key": "f 644 k"}),
     ],
 )  # fmt: skip
-def test_files_as_cp_does(
-    sources: tuple[str, ...], destination: str, expected: Mapping[str, str], tmp_path: Path
-) -> None:
+def test_files_as_cp_does(sources, destination, expected, tmp_path) -> None:
+    tmp_path = Path(tempfile.mkdtemp(dir=tmp_path))
     context = {name: entry for name, entry in CONTEXT.items() if name not in ("out", "dir/sub/three.log")}
     del context["odd name [1].txt"]
     write_tree(tmp_path / "context", {**context, "group": (b"g", 0o664)})
@@ -173,7 +169,7 @@ def test_files_as_cp_does(
     assert {path: text for path, text in described.items() if path not in there or text[0] != "d"} == expected
 
 
-def test_files_from_a_stage_keep_links(tmp_path: Path) -> None:
+def test_files_from_a_stage_keep_links(tmp_path) -> None:
     write_tree(tmp_path / "state", {"d/one": b"1", "d/two": "-> one"})
     (tmp_path / "base").mkdir()
     origin = FileOrigin(view_directory(tmp_path / "state"), "key", "the stage")
@@ -182,7 +178,7 @@ def test_files_from_a_stage_keep_links(tmp_path: Path) -> None:
     assert describe(root, source)["e/two"] == "l 0:0 one"
 
 
-def test_files_with_an_absolute_path(tmp_path: Path) -> None:
+def test_files_with_an_absolute_path(tmp_path) -> None:
     write_tree(tmp_path / "elsewhere", {"x": b"x"})
     (tmp_path / "base").mkdir()
     step = copy((str(tmp_path / "elsewhere/x"),), "", is_definition=True)
@@ -190,7 +186,7 @@ def test_files_with_an_absolute_path(tmp_path: Path) -> None:
     assert describe(root, source)[str(tmp_path / "elsewhere/x").lstrip("/")] == "f 644 0:0 x"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("source", "message"),
     [
         ("nothing", "does not exist in the files of this host"),
@@ -198,7 +194,8 @@ def test_files_with_an_absolute_path(tmp_path: Path) -> None:
         ("dead", "not in the files of this host"),
     ],
 )
-def test_files_that_are_missing_are_refused(source: str, message: str, tmp_path: Path) -> None:
+def test_files_that_are_missing_are_refused(source: str, message: str, tmp_path) -> None:
+    tmp_path = Path(tempfile.mkdtemp(dir=tmp_path))
     (tmp_path / "dead").symlink_to("nowhere")
     (tmp_path / "base").mkdir()
     step = copy((source,), "/x", is_definition=True)
@@ -206,7 +203,7 @@ def test_files_that_are_missing_are_refused(source: str, message: str, tmp_path:
         make_copy(step, open_host_files(tmp_path), view_directory(tmp_path / "base"))
 
 
-def test_digest_counts_names_modes_and_contents_but_no_times(tmp_path: Path) -> None:
+def test_digest_counts_names_modes_and_contents_but_no_times(tmp_path) -> None:
     write_tree(tmp_path, {"d/one": b"1", "d/two": b"2", "other": b"o"})
     step = copy(("d",), "/x")
 
@@ -231,21 +228,21 @@ def test_digest_counts_names_modes_and_contents_but_no_times(tmp_path: Path) -> 
     assert digest() not in (first, second, third)
 
 
-def test_digest_of_an_archive_does_not_unpack_it(tmp_path: Path) -> None:
+def test_digest_of_an_archive_does_not_unpack_it(tmp_path) -> None:
     write_tree(tmp_path, {"a.tar": b"x"})
-    added: Any = SimpleNamespace(unpack=lambda *_: pytest.fail("it was unpacked"))
+    added = SimpleNamespace(unpack=lambda *_: pytest.fail("it was unpacked"))
     step = copy(("a.tar",), "/x", is_addition=True)
     assert digest_copy(step, open_context(tmp_path), added) == digest_copy(step, open_context(tmp_path))
 
 
-def test_digest_of_a_stage_is_its_key(tmp_path: Path) -> None:
+def test_digest_of_a_stage_is_its_key(tmp_path) -> None:
     view = view_directory(tmp_path)
     step = copy(("/d",), "/x")
     assert digest_copy(step, FileOrigin(view, "a")) == digest_copy(step, FileOrigin(view, "a"))
     assert digest_copy(step, FileOrigin(view, "a")) != digest_copy(step, FileOrigin(view, "b"))
 
 
-def test_copied_content_of_a_changed_file_is_an_error(tmp_path: Path) -> None:
+def test_copied_content_of_a_changed_file_is_an_error(tmp_path) -> None:
     from kedge.errors import FileProblem
 
     write_tree(tmp_path / "context", {"a": b"abc"})
@@ -256,8 +253,9 @@ def test_copied_content_of_a_changed_file_is_an_error(tmp_path: Path) -> None:
         list(CopiedContent().chunks(root.children[b"a"]))
 
 
-@pytest.mark.parametrize("name", [".wh.x", ".wh..wh..opq"])
-def test_copy_refuses_names_that_mean_deletions(name: str, tmp_path: Path) -> None:
+@each_row("name", [".wh.x", ".wh..wh..opq"])
+def test_copy_refuses_names_that_mean_deletions(name: str, tmp_path) -> None:
+    tmp_path = Path(tempfile.mkdtemp(dir=tmp_path))
     write_tree(tmp_path / "context", {f"d/{name}": b""})
     (tmp_path / "base").mkdir()
     with pytest.raises(InvalidRecipe, match="mark deleted files"):

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from kedge.builds.dockerfile.checks import check_content, is_secret_name, read_content
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 
 FOUND = {
     # text: line and rule of every finding
@@ -63,9 +63,8 @@ def test_checks_are_shown_with_place_and_rule() -> None:
     assert str(warning) == "D:2:1: write ENV b=VALUE, with '=' (LegacyKeyValueFormat)"
 
 
-@each_row(
-    ("name", "is_one"),
-    [("TOKEN", 1), ("github_token", 1), ("AUTH", 1), ("key_file", 0), ("TOKEN_VERSION", 0), ("tokens", 0), ("PATH", 0)],
+@with_rows(
+    ("TOKEN", 1), ("github_token", 1), ("AUTH", 1), ("key_file", 0), ("TOKEN_VERSION", 0), ("tokens", 0), ("PATH", 0)
 )
 def test_checks_names_of_secrets(name: str, is_one: int) -> None:
     assert is_secret_name(name) == bool(is_one)

@@ -6,18 +6,9 @@ from __future__ import annotations
 import pytest
 
 from kedge.builds.dockerfile.checks import read_content
-from kedge.builds.dockerfile.instructions import (
-    ArgInstruction,
-    CopyInstruction,
-    HealthInstruction,
-    Instruction,
-    OnbuildInstruction,
-    PairsInstruction,
-    RunInstruction,
-    WordsInstruction,
-)
+from kedge.builds.dockerfile.instructions import Instruction, PairsInstruction
 from kedge.errors import InvalidRecipe
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 
 
 def read_one(text: str) -> Instruction:
@@ -94,13 +85,12 @@ def test_instructions_mistakes_are_refused(text: str) -> None:
     assert hint is None or caught.value.hint == hint
 
 
-def test_instructions_flags_on_later_lines_have_their_line() -> None:
+def test_instructions_from_and_what_needs_it() -> None:
     with pytest.raises(InvalidRecipe) as caught:
         read_one("RUN --mount=type=tmpfs,target=/a \\\n    --netwrok=none \\\n    b")
     assert str(caught.value).startswith("Dockerfile:3:5: RUN has no flag --netwrok")
-
-
-def test_instructions_from() -> None:
+    with pytest.raises(InvalidRecipe, match="no FROM"):
+        read_content("ARG a\n")
     content = read_content("ARG A=1\nARG B\nFROM --platform=$P a:$A AS One.2-x_y\nRUN b\nfrom c\n")
     assert [item.arguments for item in content.arguments] == [(("A", "1"),), (("B", None),)]
     first, second = (stage.beginning for stage in content.stages)
@@ -108,116 +98,72 @@ def test_instructions_from() -> None:
     assert (second.image, second.name) == ("c", "")
 
 
-@pytest.mark.parametrize("text", ["RUN a", "ENV a=b\nFROM c", "ONBUILD RUN a\nFROM b"])
+@each_row("text", ["RUN a", "ENV a=b\nFROM c", "ONBUILD RUN a\nFROM b"])
 def test_instructions_before_from_are_refused(text: str) -> None:
     with pytest.raises(InvalidRecipe, match=r"Dockerfile:1:1: .* before the first FROM"):
         read_content(text)
 
 
-def test_instructions_a_file_of_arguments_has_no_stage() -> None:
-    with pytest.raises(InvalidRecipe, match="no FROM"):
-        read_content("ARG a\n")
-
-
-def test_instructions_run() -> None:
+def test_instructions_run_copy_pairs_and_arguments() -> None:
     run = read_one(
         "RUN --mount=type=cache,target=/a --mount=type=tmpfs,target=/b --network=host --device=x --security=insecure c"
     )
-    assert isinstance(run, RunInstruction)
     assert run.mounts == ("type=cache,target=/a", "type=tmpfs,target=/b")
     assert (run.network, run.security, run.words) == ("host", "insecure", ("c",))
     plain = read_one("RUN")
-    assert isinstance(plain, RunInstruction)
     assert (plain.network, plain.words) == ("default", ())
-
-
-def test_instructions_copy() -> None:
     copy = read_one("COPY --from=x --chown=1:2 --chmod=755 --link --parents=false --exclude=*.a --exclude=b c d /e/")
-    assert isinstance(copy, CopyInstruction)
     assert (copy.sources, copy.destination, copy.origin) == (("c", "d"), "/e/", "x")
     assert (copy.flags.text("chown"), copy.flags.all("exclude")) == ("1:2", ("*.a", "b"))
     assert (copy.flags.switch("link"), copy.flags.switch("parents"), copy.flags.switch("unpack")) == (True, False, None)
-
-
-def test_instructions_copy_of_heredocs() -> None:
     copy = read_one("COPY <<A file <<'B' /c/\n1\nA\n2\nB")
-    assert isinstance(copy, CopyInstruction)
     assert copy.sources == ("file",)
     assert [(heredoc.name, heredoc.content, heredoc.expands) for heredoc in copy.inline] == [
         ("A", "1\n", True),
         ("B", "2\n", False),
     ]
-
-
-def test_instructions_pairs() -> None:
     new, old = read_one('LABEL a=b "c d"=e'), read_one("ENV a b c")
-    assert isinstance(new, PairsInstruction)
     assert isinstance(old, PairsInstruction)
     assert (new.pairs, new.is_legacy) == ((("a", "b"), ('"c d"', "e")), False)
     assert (old.pairs, old.is_legacy) == ((("a", "b c"),), True)
-
-
-def test_instructions_arguments() -> None:
     instruction = read_one("ARG --ignored a b= c=d=e")
-    assert isinstance(instruction, ArgInstruction)
     assert instruction.arguments == (("a", None), ("b", ""), ("c", "d=e"))
 
 
-@each_row(
-    ("text", "check"),
-    [
-        ("none", {"Test": ["NONE"]}),
-        ("CMD a b", {"Test": ["CMD-SHELL", "a b"]}),
-        ('cmd ["a", "b"]', {"Test": ["CMD", "a", "b"]}),
-        (
-            "--interval=1m30s --timeout=1.5s --start-period=500ms --start-interval=1h --retries=3 CMD a",
-            {
-                "Test": ["CMD-SHELL", "a"],
-                "Interval": 90_000_000_000,
-                "Timeout": 1_500_000_000,
-                "StartPeriod": 500_000_000,
-                "StartInterval": 3_600_000_000_000,
-                "Retries": 3,
-            },
-        ),
-        ("--interval=0 --retries=0 --timeout=0s CMD a", {"Test": ["CMD-SHELL", "a"]}),
-    ],
+@with_rows(
+    ("none", {"Test": ["NONE"]}),
+    ("CMD a b", {"Test": ["CMD-SHELL", "a b"]}),
+    ('cmd ["a", "b"]', {"Test": ["CMD", "a", "b"]}),
+    (
+        "--interval=1m30s --timeout=1.5s --start-period=500ms --start-interval=1h --retries=3 CMD a",
+        {
+            **{"Test": ["CMD-SHELL", "a"], "Interval": 90_000_000_000, "Timeout": 1_500_000_000},
+            "StartPeriod": 500_000_000,
+            "StartInterval": 3_600_000_000_000,
+            "Retries": 3,
+        },
+    ),
+    ("--interval=0 --retries=0 --timeout=0s CMD a", {"Test": ["CMD-SHELL", "a"]}),
 )
 def test_instructions_health(text: str, check: dict[str, object]) -> None:
     instruction = read_one(f"HEALTHCHECK {text}")
-    assert isinstance(instruction, HealthInstruction)
     assert instruction.check == check
 
 
-@pytest.mark.parametrize(
-    ("text", "expression"),
-    [
-        ("ONBUILD RUN a", "RUN a"),
-        ("  onbuild   copy a b", "copy a b"),
-        ("ONBUILD RUN a \\\n  b", "RUN a   b"),
-        ("ONBUILD RUN <<EOF\na\nEOF", "RUN <<EOF\na\nEOF"),
-    ],
+@with_rows(
+    *(("ONBUILD RUN a", "RUN a"), ("  onbuild   copy a b", "copy a b"), ("ONBUILD RUN a \\\n  b", "RUN a   b")),
+    ("ONBUILD RUN <<EOF\na\nEOF", "RUN <<EOF\na\nEOF"),
 )
 def test_instructions_onbuild_keeps_the_text(text: str, expression: str) -> None:
     instruction = read_one(text)
-    assert isinstance(instruction, OnbuildInstruction)
     assert instruction.expression == expression
 
 
-@each_row(
-    ("text", "words"),
-    [
-        ("CMD a b", ("a b",)),
-        ('CMD ["a", "b"]', ("a", "b")),
-        ("CMD []", ()),
-        ("EXPOSE 90 80", ("80", "90")),
-        ('VOLUME [" /a ", "/b"]', ("/a", "/b")),
-        ("USER a b", ("a b",)),
-        ("STOPSIGNAL --x 9", ("9",)),
-        ('SHELL ["/bin/bash", "-c"]', ("/bin/bash", "-c")),
-    ],
+@with_rows(
+    *(("CMD a b", ("a b",)), ('CMD ["a", "b"]', ("a", "b")), ("CMD []", ()), ("EXPOSE 90 80", ("80", "90"))),
+    *(('VOLUME [" /a ", "/b"]', ("/a", "/b")), ("USER a b", ("a b",)), ("STOPSIGNAL --x 9", ("9",))),
+    ('SHELL ["/bin/bash", "-c"]', ("/bin/bash", "-c")),
 )
 def test_instructions_words(text: str, words: tuple[str, ...]) -> None:
     instruction = read_one(text)
-    assert isinstance(instruction, WordsInstruction)
     assert instruction.words == words

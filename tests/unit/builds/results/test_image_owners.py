@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from kedge.base.tree import Node, NodeKind
 from kedge.builds.commit import TreeOwners, open_owners
 from kedge.image.layers.unpack_squashfs import make_mode_usable
@@ -18,26 +16,20 @@ def make_tree() -> Node:
     return root
 
 
-def test_owners_of_changed_files_are_restored() -> None:
+def test_owners_and_modes_of_changed_files_are_restored() -> None:
     node = Node(NodeKind.FILE, 0o644, 0, 0)
     TreeOwners(make_tree()).restore(b"data", node, has_owner=False)
     assert (node.uid, node.gid, node.mode) == (33, 34, 0o644)
-
-
-def test_owners_modes_that_only_unpacking_changed_are_restored() -> None:
     node = Node(NodeKind.FILE, make_mode_usable(NodeKind.FILE, 0o040), 0, 0)
     TreeOwners(make_tree()).restore(b"data", node, has_owner=True)
     assert (node.uid, node.mode) == (0, 0o040)
-
-
-def test_owners_of_new_files_and_other_kinds_are_left_alone() -> None:
     for path, kind in ((b"new", NodeKind.FILE), (b"data", NodeKind.DIRECTORY)):
         node = Node(kind, 0o700, 5, 6)
         TreeOwners(make_tree()).restore(path, node, has_owner=False)
         assert (node.uid, node.gid, node.mode) == (5, 6, 0o700)
 
 
-def test_owners_of_a_directory_are_not_asked(tmp_path: Path) -> None:
+def test_owners_of_a_directory_are_not_asked(tmp_path) -> None:
     workplace = Workplace(Settings.load({}, {"HOME": str(tmp_path)}))
     with open_owners(str(tmp_path), workplace) as owners:
         assert not isinstance(owners, TreeOwners)

@@ -21,14 +21,11 @@ def make_view(**versions: str) -> TableView:
     )
 
 
-def test_protect_freezes_what_the_image_does_not_pin_itself() -> None:
+def test_protect_gives_steps_both_files() -> None:
     protection = freeze_packages(
         make_view(torch="2.1.0a0+nv", numpy="1.24"), {"PIP_CONSTRAINT": "/etc/pip/constraint.txt"}
     )
     assert protection.text == "torch==2.1.0a0+nv\n"
-
-
-def test_protect_gives_steps_both_files() -> None:
     protection = freeze_packages(make_view(torch="2"), {})
     environment = protection.extend_environment({"PIP_CONSTRAINT": "/etc/pip/constraint.txt", "A": "1"})
     assert environment == {
@@ -37,17 +34,11 @@ def test_protect_gives_steps_both_files() -> None:
         "UV_CONSTRAINT": f"/etc/pip/constraint.txt {CONSTRAINTS_PATH}",
     }
     assert protection.extend_environment(environment) == environment
-
-
-def test_protect_key_changes_with_what_is_frozen() -> None:
     assert freeze_packages(make_view(a="1"), {}).key != freeze_packages(make_view(a="2"), {}).key
 
 
-def test_protect_lets_new_packages_in() -> None:
+def test_protect_lets_new_packages_in_and_names_those_replaced() -> None:
     freeze_packages(make_view(torch="2"), {}).check(make_view(torch="2", lightning="2.4"), PLACE, "RUN pip install")
-
-
-def test_protect_names_package_versions_line_and_remedy() -> None:
     protection = freeze_packages(make_view(torch="2.1.0a0+nv", numpy="1.24"), {})
     with pytest.raises(PackageReplaced) as refused:
         protection.check(make_view(torch="2.3.0"), PLACE, "RUN pip install torchaudio")

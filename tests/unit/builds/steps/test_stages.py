@@ -4,12 +4,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 
 import pytest
 
 from kedge.builds.read_recipe import read_recipe
-from kedge.builds.step_values import Recipe, Stage
 from kedge.builds.steps.stages import Cancellation, StageCancelled, list_needed, run_stages
 from kedge.errors import BuildFailed
 
@@ -22,25 +20,28 @@ COPY --from=b / /b
 """
 
 
-def read() -> Recipe:
+def read():
     return read_recipe(RECIPE, "Dockerfile")
 
 
-def run(work: Callable[[Stage, Callable[[int], str]], str]) -> dict[int, str]:
+def run(work) -> dict[int, str]:
     recipe = read()
     return run_stages(list_needed(recipe.stages, recipe.target), work, Cancellation())
 
 
-def test_only_needed_stages_are_listed_in_order() -> None:
+def test_stages_that_are_needed_run_in_order() -> None:
     recipe = read()
     assert [stage.index for stage in list_needed(recipe.stages, recipe.target)] == [0, 2, 3]
     assert [stage.index for stage in list_needed(recipe.stages, recipe.stages[1])] == [1]
+    recipe = read_recipe(b"FROM scratch\n", "Dockerfile")
+    threads = run_stages([recipe.target], lambda _stage, _wait: threading.current_thread().name, Cancellation())
+    assert threads == {0: threading.current_thread().name}
 
 
 def test_stages_run_side_by_side_and_wait_for_each_other() -> None:
     meeting = threading.Barrier(2, timeout=20)
 
-    def work(stage: Stage, wait_for: Callable[[int], str]) -> str:
+    def work(stage, wait_for) -> str:
         if stage.index < 3:
             meeting.wait()  # each needs the other to be there
             return stage.name
@@ -54,7 +55,7 @@ def test_first_failure_is_raised_and_the_others_are_cancelled() -> None:
     recipe = read()
     cancellation = Cancellation()
 
-    def work(stage: Stage, wait_for: Callable[[int], str]) -> str:
+    def work(stage, wait_for) -> str:
         try:
             if stage.index == 2:
                 raise BuildFailed("this one")
@@ -70,9 +71,3 @@ def test_first_failure_is_raised_and_the_others_are_cancelled() -> None:
     with pytest.raises(BuildFailed, match="this one"):
         run_stages(list_needed(recipe.stages, recipe.target), work, cancellation)
     assert 0 in cancelled
-
-
-def test_one_stage_runs_in_the_callers_thread() -> None:
-    recipe = read_recipe(b"FROM scratch\n", "Dockerfile")
-    threads = run_stages([recipe.target], lambda _stage, _wait: threading.current_thread().name, Cancellation())
-    assert threads == {0: threading.current_thread().name}

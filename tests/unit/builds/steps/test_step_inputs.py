@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -19,6 +18,7 @@ from kedge.builds.step_values import CopyOrigin, CopyStep, HostScriptStep, Recip
 from kedge.builds.steps.origins import FileOrigins
 from kedge.builds.steps.stage_builder import StageBuilder
 from tests.builders.copy_cases import write_tree
+from tests.builders.rows import each_row
 
 PLACE = RecipePlace("Dockerfile", 3)
 RUN = RunStep(PLACE, "RUN make", ("make",))
@@ -32,7 +32,7 @@ def make_state(key: str = "base", platform: str = "linux/amd64", *layers: str) -
 
 
 @pytest.fixture(autouse=True)
-def context(tmp_path: Path) -> Path:
+def context(tmp_path):
     write_tree(tmp_path / "context", {"a": b"1", "b": b"2"})
     return tmp_path / "context"
 
@@ -40,7 +40,7 @@ def context(tmp_path: Path) -> Path:
 class Keys:
     """Keys of steps in a state; each is that of a new build, which has read nothing yet."""
 
-    def __init__(self, context: Path) -> None:
+    def __init__(self, context) -> None:
         self.context = context
         self.state = make_state()
         self.stage = make_state("stage")
@@ -56,16 +56,18 @@ class Keys:
 
 
 @pytest.fixture
-def keys(context: Path) -> Keys:
+def keys(context) -> Keys:
     return Keys(context)
 
 
-def test_key_of_a_copy_follows_its_files_alone(keys: Keys) -> None:
+def test_key_of_a_copy_follows_its_files_and_that_of_a_host_script_nothing(keys: Keys) -> None:
     first = keys.find(COPY)
     (keys.context / "b").write_bytes(b"changed")
     assert keys.find(COPY) == first
     (keys.context / "a").write_bytes(b"changed")
     assert keys.find(COPY) != first
+    setup = HostScriptStep(PLACE, "%setup", "setup", ("/bin/sh",), b"true")
+    assert keys.find(setup, uses_host=True) != keys.find(setup, uses_host=True)
 
 
 @pytest.mark.parametrize(
@@ -83,16 +85,13 @@ def test_key_of_what_takes_from_a_stage_follows_that_stage(keys: Keys, step: Ste
     assert keys.find(step) != first
 
 
-def test_key_of_a_run_follows_the_files_that_it_mounts(keys: Keys) -> None:
+def test_key_follows_mounted_files_and_their_place(keys: Keys) -> None:
     bound = RunStep(PLACE, "RUN", ("make",), mounts=(StepMount("bind", "/in", "/a"),))
     cached = RunStep(PLACE, "RUN", ("make",), mounts=(StepMount("cache", "/in", "/a"),))
     before = [keys.find(step) for step in (bound, cached)]
     (keys.context / "a").write_bytes(b"changed")
     assert [keys.find(step) == key for step, key in zip((bound, cached), before, strict=True)] == [False, True]
-
-
-def test_key_tells_mounts_apart_by_their_place(keys: Keys) -> None:
-    """Two directories that change places are not what they were."""
+    # Two directories that change places are not what they were.
     mounts = (StepMount("bind", "/x", "/a"), StepMount("bind", "/y", "/b"))
     step = RunStep(PLACE, "RUN", ("make",), mounts=mounts)
     first = keys.find(step)
@@ -100,19 +99,14 @@ def test_key_tells_mounts_apart_by_their_place(keys: Keys) -> None:
     assert keys.find(step) != first
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("request_values", "counts_for_copies"),
     [
-        ({"epoch": 0}, True),
-        ({"epoch": 1}, True),
-        ({"options": ("--nv",)}, False),
-        ({"binds": ("/data",)}, False),
+        *(({"epoch": 0}, True), ({"epoch": 1}, True), ({"options": ("--nv",)}, False), ({"binds": ("/data",)}, False)),
         ({"protect": True}, False),
     ],
 )
-def test_key_follows_the_options_of_the_build(
-    keys: Keys, request_values: dict[str, object], counts_for_copies: bool
-) -> None:
+def test_key_follows_the_options_of_the_build(keys, request_values, counts_for_copies) -> None:
     assert keys.find(RUN, **request_values) != keys.find(RUN)
     assert (keys.find(COPY, **request_values) != keys.find(COPY)) is counts_for_copies
 
@@ -120,20 +114,13 @@ def test_key_follows_the_options_of_the_build(
 def test_key_follows_the_state_and_the_platform(keys: Keys) -> None:
     found = set()
     for keys.state in (
-        make_state(),
-        make_state("other"),
-        make_state("base", "linux/arm64"),
+        *(make_state(), make_state("other"), make_state("base", "linux/arm64")),
         make_state("base", "linux/amd64", "one"),
         make_state("base", "linux/amd64", "one", "two"),
         make_state("base", "linux/amd64", "two", "one"),
     ):
         found.add(keys.find(RUN))
     assert len(found) == 6
-
-
-def test_script_that_may_read_all_of_the_host_is_never_taken_from_the_cache(keys: Keys) -> None:
-    setup = HostScriptStep(PLACE, "%setup", "setup", ("/bin/sh",), b"true")
-    assert keys.find(setup, uses_host=True) != keys.find(setup, uses_host=True)
 
 
 def test_keys_stay_the_same_from_one_version_to_the_next(keys: Keys) -> None:

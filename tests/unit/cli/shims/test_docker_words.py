@@ -88,50 +88,38 @@ def test_kedge_takes_the_words(line: str) -> None:
         make_parser(words[0], is_for_help=False).parse_args(words[1:])
 
 
-def test_variables_keep_commas_and_come_from_the_caller(tmp_path: Path) -> None:
+def test_variables_gpus_binds_and_ports_as_kedge_has_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "env"
     file.write_text("# comment\nC=a b'c\nD\n")
     words, environ = run(f"run -e A=1,2 -eB --env-file {file} x", {"B": "two", "D": "4"})
     assert environ == {"KEDGEENV_A": "1,2", "KEDGEENV_B": "two", "KEDGEENV_C": "a b'c", "KEDGEENV_D": "4"}
     assert words == shlex.split(f"run {RUN} docker://x")
-
-
-def test_single_gpus_are_chosen_by_a_variable() -> None:
     assert run("run --gpus 2 x")[1] == {"KEDGEENV_CUDA_VISIBLE_DEVICES": "0,1"}
     assert run("""run --gpus '"device=0,3"' x""")[1] == {"KEDGEENV_CUDA_VISIBLE_DEVICES": "0,3"}
-
-
-def test_a_directory_beside_the_caller_is_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert f"{tmp_path}:/here" in run("run -v .:/here x")[0]
-
-
-def test_published_ports_are_explained_once() -> None:
     meant = translate("docker", shlex.split("run -p 80:80 --publish 81:81 x"), {})
     assert len(meant.warnings) == 1
 
 
-@each_row(
-    ("line", "message", "hint"),
-    [
-        ("run -d x", "needs a daemon", "kedge instance run"),
-        ("run -dit x", "needs a daemon", "kedge instance run"),
-        ("create x", "needs a daemon", "docker run"),
-        ("run", "needs an image", "IMAGE"),
-        ("run -v data:/data x", "no volume 'data'", "name a directory"),
-        ("run -v /data x", "anonymous volumes", "--tmpfs"),
-        ("run --no-such x", "'docker run --no-such' is not supported", "kedge"),
-        ("compose up", "does not support 'docker compose'", "instance"),
-        ("image prune", "does not support 'docker prune'", "kedge cache clean"),
-        ("buld x", "has no verb 'buld'", "build"),
-        ("build --network none .", "host's network", "RUN --network=none"),
-        ("pull --all-tags x", "'docker pull --all-tags' is not supported", ""),
-        ("pull", "needs an image", ""),
-        ("tag a", "needs two names", ""),
-        ("save x", "standard output", "-o FILE.tar"),
-        ("--nonsense images", "has no option --nonsense", "docker --help"),
-    ],
-)
+@each_row(("line", "message", "hint"), [
+    ("run -d x", "needs a daemon", "kedge instance run"),
+    ("run -dit x", "needs a daemon", "kedge instance run"),
+    ("create x", "needs a daemon", "docker run"),
+    ("run", "needs an image", "IMAGE"),
+    ("run -v data:/data x", "no volume 'data'", "name a directory"),
+    ("run -v /data x", "anonymous volumes", "--tmpfs"),
+    ("run --no-such x", "'docker run --no-such' is not supported", "kedge"),
+    ("compose up", "does not support 'docker compose'", "instance"),
+    ("image prune", "does not support 'docker prune'", "kedge cache clean"),
+    ("buld x", "has no verb 'buld'", "build"),
+    ("build --network none .", "host's network", "RUN --network=none"),
+    ("pull --all-tags x", "'docker pull --all-tags' is not supported", ""),
+    ("pull", "needs an image", ""),
+    ("tag a", "needs two names", ""),
+    ("save x", "standard output", "-o FILE.tar"),
+    ("--nonsense images", "has no option --nonsense", "docker --help"),
+])  # fmt: skip
 def test_what_kedge_cannot_do_it_says(line: str, message: str, hint: str) -> None:
     with pytest.raises(UsageError, match=message) as caught:
         run(line)

@@ -13,6 +13,7 @@ from kedge.cli.shims import enroot_words
 from kedge.cli.shims.enroot_words import main, translate
 from kedge.container.flags import parse_words
 from kedge.errors import FileProblem, UsageError
+from tests.builders.rows import each_row
 
 URI = "docker://nvcr.io#nvidia/cuda:12.4.1-devel"
 START = "--cleanenv --no-eval --no-mount cwd,tmp,bind-paths --scratch /tmp"
@@ -64,13 +65,13 @@ def run(line: str, tmp_path: Path, **environ: str) -> tuple[str, dict[str, str]]
     return shlex.join(meant.words), meant.environ
 
 
-@pytest.mark.parametrize(("line", "expected"), LINES)
+@each_row(("line", "expected"), LINES)
 def test_words_in_kedges(line: str, expected: str, tmp_path: Path) -> None:
     words = run(line, tmp_path)[0]
     assert shlex.split(words) == shlex.split(expected.format(data=tmp_path / "data", cwd=tmp_path))
 
 
-@pytest.mark.parametrize("line", [line for line, _ in LINES])
+@each_row("line", [line for line, _ in LINES])
 def test_kedge_takes_the_words(line: str, tmp_path: Path) -> None:
     verb, *rest = shlex.split(run(line, tmp_path)[0])
     if verb in ("run", "exec"):
@@ -79,7 +80,7 @@ def test_kedge_takes_the_words(line: str, tmp_path: Path) -> None:
         make_parser(verb).parse_args(rest)
 
 
-def test_variables_of_the_environment_are_switches(tmp_path: Path) -> None:
+def test_variables_and_drivers_are_switches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words, _ = run("start box", tmp_path, ENROOT_REMAP_ROOT="yes", ENROOT_ROOTFS_WRITABLE="y")
     assert words == f"run {START} --fakeroot --no-home --writable {tmp_path}/data/box"
     mounted = {"ENROOT_MOUNT_HOME": "y", "HOME": "/home/me"}
@@ -88,36 +89,20 @@ def test_variables_of_the_environment_are_switches(tmp_path: Path) -> None:
     assert "--bind" not in run("start box", tmp_path, ENROOT_MOUNT_HOME="no", HOME="/home/me")[0]
     _, environ = run("import docker://x", tmp_path, ENROOT_CACHE_PATH="/c", ENROOT_TEMP_PATH="/t", KEDGE_TMPDIR="/k")
     assert environ == {"KEDGE_CACHEDIR": "/c"}
-
-
-def test_variables_reach_the_container(tmp_path: Path) -> None:
     _, environ = run("start -e A=1,2 --env B --env=C= box", tmp_path, B="host", TERM="vt100")
     assert environ == {"KEDGEENV_A": "1,2", "KEDGEENV_B": "host", "KEDGEENV_C": "", "KEDGEENV_TERM": "vt100"}
-
-
-def test_a_driver_brings_the_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(enroot_words, "_DRIVER", str(tmp_path / "x.sqsh"))
     assert "--nv" in run("start box", tmp_path)[0]
     assert "--nv" not in run("start box", tmp_path, NVIDIA_VISIBLE_DEVICES="void")[0]
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("start -c conf.sh box", "configuration scripts"),
-        ("start", "takes a name"),
-        ("start -e 1=2 box", "names no variable"),
-        ("start -m none:/x box", "mounts directories"),
-        ("start --root=1 box", "not supported"),
-        ("import", "takes 1 name"),
-        ("import -o", "needs a value"),
-        ("create -n a/b x.sqsh", "is no name for a container"),
-        ("exec box ls", "process number"),
-        ("bundle x.sqsh", "does not support"),
-        ("batch x", "does not support"),
-        ("strat box", "no verb"),
-    ],
-)
+@each_row(("line", "said"), [
+    ("start -c conf.sh box", "configuration scripts"), ("start", "takes a name"),
+    ("start -e 1=2 box", "names no variable"), ("start -m none:/x box", "mounts directories"),
+    ("start --root=1 box", "not supported"), ("import", "takes 1 name"), ("import -o", "needs a value"),
+    ("create -n a/b x.sqsh", "is no name for a container"), ("exec box ls", "process number"),
+    ("bundle x.sqsh", "does not support"), ("batch x", "does not support"), ("strat box", "no verb"),
+])  # fmt: skip
 def test_what_is_refused_has_a_reason(line: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=said) as raised:
         run(line, tmp_path)
@@ -138,17 +123,17 @@ def test_answers(capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr().out.startswith("4.0.1+kedge.")
 
 
-@pytest.mark.parametrize("name", ["..", ".", "", "a/b"])
-@pytest.mark.parametrize("verb", ["remove", "start", "export"])
+@each_row("name", ["..", ".", "", "a/b"])
+@each_row("verb", ["remove", "start", "export"])
 def test_enroot_containers_are_directly_in_their_directory(tmp_path: Path, verb: str, name: str) -> None:
-    (tmp_path / "data/a/b").mkdir(parents=True)
+    (tmp_path / "data/a/b").mkdir(parents=True, exist_ok=True)
     environ = {"ENROOT_DATA_PATH": str(tmp_path / "data")}
     with pytest.raises((FileProblem, UsageError)):
         translate("enroot", [verb, name], environ)
     assert (tmp_path / "data/a/b").is_dir()
 
 
-@pytest.mark.parametrize("name", ["..", ".", "a/b"])
+@each_row("name", ["..", ".", "a/b"])
 def test_enroot_creates_no_container_elsewhere(tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError, match="is no name for a container"):
         translate("enroot", ["create", "-f", "-n", name, "a.sqsh"], {"ENROOT_DATA_PATH": str(tmp_path)})

@@ -18,37 +18,22 @@ from tests.builders.rows import each_row
 
 LINES = [
     ("--container-image=a/b:1 id", "", "exec --no-mount cwd --no-home docker://a/b:1 id"),
-    (
-        "-N 2 --mpi pmi2 -n4 -W 30 --container-image nvcr.io#nvidia/cuda:1 -l a.out -N 9",
-        "-N 2 --mpi pmi2 -n4 -W 30 -l",
-        "exec --no-mount cwd --no-home docker://nvcr.io#nvidia/cuda:1 a.out -N 9",
-    ),
+    ("-N 2 --mpi pmi2 -n4 -W 30 --container-image nvcr.io#nvidia/cuda:1 -l a.out -N 9",
+     "-N 2 --mpi pmi2 -n4 -W 30 -l", "exec --no-mount cwd --no-home docker://nvcr.io#nvidia/cuda:1 a.out -N 9"),
     ("--pty --container-image=/x.sqsh bash", "--pty", "exec --no-mount cwd --no-home /x.sqsh bash"),
     ("--container-image=./x.sqsh id", "", "exec --no-mount cwd --no-home {cwd}/x.sqsh id"),
-    (
-        "--container-image=x --container-mounts=/a:/b:ro+rprivate,/c,tmpfs:/d,.:/e id",
-        "",
-        "exec --no-mount cwd --no-home --bind /a:/b:ro --bind /c:/c --scratch /d --bind {cwd}:/e docker://x id",
-    ),
-    (
-        "--container-image=x --container-mount-home --container-workdir=/w --container-remap-root id",
-        "",
-        "exec --no-mount cwd --pwd /w --fakeroot docker://x id",
-    ),
-    (
-        "--container-image=x --container-entrypoint --container-writable --container-unshare=net,uts id",
-        "",
-        "run --no-mount cwd --no-home --writable-tmpfs --net --network none --uts docker://x id",
-    ),
-    (
-        "--no-container-mount-home --container-readonly --no-container-entrypoint --container-image=x id",
-        "",
-        "exec --no-mount cwd --no-home docker://x id",
-    ),
-]
+    ("--container-image=x --container-mounts=/a:/b:ro+rprivate,/c,tmpfs:/d,.:/e id", "",
+     "exec --no-mount cwd --no-home --bind /a:/b:ro --bind /c:/c --scratch /d --bind {cwd}:/e docker://x id"),
+    ("--container-image=x --container-mount-home --container-workdir=/w --container-remap-root id", "",
+     "exec --no-mount cwd --pwd /w --fakeroot docker://x id"),
+    ("--container-image=x --container-entrypoint --container-writable --container-unshare=net,uts id", "",
+     "run --no-mount cwd --no-home --writable-tmpfs --net --network none --uts docker://x id"),
+    ("--no-container-mount-home --container-readonly --no-container-entrypoint --container-image=x id", "",
+     "exec --no-mount cwd --no-home docker://x id"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("line", "kept", "expected"), LINES)
+@each_row(("line", "kept", "expected"), LINES)
 def test_words_in_kedges(line: str, kept: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     words, _ = translate(shlex.split(line), {})
@@ -58,18 +43,15 @@ def test_words_in_kedges(line: str, kept: str, expected: str, tmp_path: Path, mo
     parse_words(start[0], start[1:], {})
 
 
-def test_words_without_a_container_stay() -> None:
+def test_words_and_variables_without_a_container_stay() -> None:
     words = ["-n", "2", "grep", "--container-image=x", "file"]
     assert translate(words, {}) == (words, {})
     assert split_words(["--container-id=1", "x"])[0] == ["--container-id=1"]
-
-
-def test_variables_of_the_host_win_where_they_are_named() -> None:
     _, variables = translate(shlex.split("--container-image=x --container-env=A,B id"), {"A": "1,2"})
     assert variables == {"KEDGEENV_A": "1,2"}
 
 
-def test_a_name_stands_for_the_image_of_an_earlier_step(tmp_path: Path) -> None:
+def test_a_name_stands_for_the_image_of_an_earlier_step_of_the_job(tmp_path: Path) -> None:
     job = {"SLURM_JOB_ID": "7", "HOME": str(tmp_path)}
     with pytest.raises(UsageError, match="no step of job 7"):
         translate(shlex.split("--container-name=n id"), job)
@@ -78,6 +60,12 @@ def test_a_name_stands_for_the_image_of_an_earlier_step(tmp_path: Path) -> None:
     assert words[-2:] == ["docker://a/b:1", "id"]
     with pytest.raises(UsageError):
         translate(shlex.split("--container-name=n id"), {**job, "SLURM_JOB_ID": "8"})
+    job = {"SLURM_JOB_ID": "7", "HOME": str(tmp_path), "SLURM_JOB_START_TIME": str(int(time.time()))}
+    translate(shlex.split("--container-image=a/b:1 --container-name=n true"), job)
+    assert translate(shlex.split("--container-name=n id"), job)
+    later = {**job, "SLURM_JOB_START_TIME": str(int(time.time()) + 3600)}
+    with pytest.raises(UsageError, match="no step of job 7"):
+        translate(shlex.split("--container-name=n id"), later)
 
 
 def test_names_that_no_step_uses_are_removed(tmp_path: Path) -> None:
@@ -93,25 +81,13 @@ def test_names_that_no_step_uses_are_removed(tmp_path: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == ["8.n", "9.m"]
 
 
-def test_a_name_of_an_earlier_job_with_the_same_number_does_not_count(tmp_path: Path) -> None:
-    job = {"SLURM_JOB_ID": "7", "HOME": str(tmp_path), "SLURM_JOB_START_TIME": str(int(time.time()))}
-    translate(shlex.split("--container-image=a/b:1 --container-name=n true"), job)
-    assert translate(shlex.split("--container-name=n id"), job)
-    later = {**job, "SLURM_JOB_START_TIME": str(int(time.time()) + 3600)}
-    with pytest.raises(UsageError, match="no step of job 7"):
-        translate(shlex.split("--container-name=n id"), later)
-
-
-@each_row(
-    ("line", "said"),
-    [
-        ("--container-image=x", "there is none"),
-        ("--container-mounts=/a id", "need an image"),
-        ("--container-image=x --container-save=/y id", "--container-save"),
-        ("--container-image=x --container-mounts=umount:/a id", "umount:/a"),
-        ("--container-image=x --container-name=a/b id", "is no name"),
-    ],
-)
+@each_row(("line", "said"), [
+    ("--container-image=x", "there is none"),
+    ("--container-mounts=/a id", "need an image"),
+    ("--container-image=x --container-save=/y id", "--container-save"),
+    ("--container-image=x --container-mounts=umount:/a id", "umount:/a"),
+    ("--container-image=x --container-name=a/b id", "is no name"),
+])  # fmt: skip
 def test_what_is_refused_has_a_reason(line: str, said: str) -> None:
     with pytest.raises(UsageError, match=said) as raised:
         translate(shlex.split(line), {})

@@ -13,7 +13,7 @@ from kedge.cluster.schedulers.backend import ScriptContext
 from kedge.cluster.schedulers.gridengine.backend import BACKEND as GRIDENGINE
 from kedge.cluster.schedulers.pbs.backend import BACKEND as PBS
 from kedge.cluster.schedulers.script_body import needs_lookup
-from tests.builders.rows import each_row
+from tests.builders.rows import with_rows
 
 PLACE = ScriptContext("/r", "/bin/kedge", "", "", "/w", "/w/{name}-{id}_{index}.out", "")
 
@@ -23,17 +23,11 @@ def restore(scheduler: str, array: str, **fields: object) -> JobStatus:
     return restore_indices(scheduler, JobArray.parse(array), [status])[0]
 
 
-@each_row(
-    ("scheduler", "array", "number", "index"),
-    [
-        ("gridengine", "1-9", 3, 3),
-        ("gridengine", "2-20:3", 5, 5),  # of one range with a step Grid Engine uses the indices themselves
-        ("gridengine", "0-9", 3, 2),
-        ("gridengine", "2,5-9:2", 4, 9),
-        ("pbs", "0-9", 3, 3),
-        ("pbs", "2,5-9:2", 1, 2),
-        ("slurm", "2,5-9:2", 5, 5),
-    ],
+@with_rows(
+    ("gridengine", "1-9", 3, 3),
+    ("gridengine", "2-20:3", 5, 5),  # of one range with a step Grid Engine uses the indices themselves
+    *(("gridengine", "0-9", 3, 2), ("gridengine", "2,5-9:2", 4, 9), ("pbs", "0-9", 3, 3), ("pbs", "2,5-9:2", 1, 2)),
+    ("slurm", "2,5-9:2", 5, 5),
 )
 def test_array_numbers_both_ways(scheduler: str, array: str, number: int, index: int) -> None:
     assert find_number(scheduler, JobArray.parse(array), index) == number
@@ -45,13 +39,11 @@ def test_array_numbers_of_tasks_that_wait() -> None:
     assert restore("gridengine", "0-9", pending_indices="2-8:2,10").pending_indices == "1,3,5,7,9"
     assert restore("pbs", "3,4,5,9", pending_indices="2-4").pending_indices == "4-5,9"
     assert restore("pbs", "0-9", pending_indices="2-4").pending_indices == "2-4"
-
-
-def test_array_numbers_an_array_of_one_is_a_plain_job_of_pbs() -> None:
     array = JobArray.parse("5")
     assert find_number("pbs", array, 5) is None
     assert restore("pbs", "5").index == 5
     assert find_number("gridengine", array, 5) == 5
+    assert [name for name in ("slurm", "gridengine", "pbs", "local") if can_renumber(name)] == ["gridengine", "pbs"]
 
 
 @given(st.lists(st.integers(0, 500), min_size=1, max_size=20, unique=True), st.sampled_from(["gridengine", "pbs"]))
@@ -72,7 +64,3 @@ def test_array_numbers_agree_with_the_script(indices: list[int], scheduler: str)
 def test_array_numbers_survive_nonsense(text: str, number: int) -> None:
     restore("gridengine", "0-9", pending_indices=text)
     restore("gridengine", "0-9", index=number)
-
-
-def test_array_numbers_concern_two_schedulers() -> None:
-    assert [name for name in ("slurm", "gridengine", "pbs", "local") if can_renumber(name)] == ["gridengine", "pbs"]

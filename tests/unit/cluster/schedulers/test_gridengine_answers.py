@@ -15,7 +15,7 @@ from kedge.cluster.job_state import JobStatus, State
 from kedge.cluster.schedulers.gridengine.backend import BACKEND as GRIDENGINE
 from kedge.cluster.schedulers.gridengine.backend import read_state
 from kedge.errors import KedgeError, SchedulerFailed
-from tests.builders.rows import each_row
+from tests.builders.rows import with_rows
 from tests.requirements import REPOSITORY
 
 RECORDED = REPOSITORY / "tests/golden/gridengine/recorded"
@@ -38,16 +38,13 @@ def account(**fields: str) -> JobStatus:
     return status
 
 
-@each_row(
-    ("letters", "state"),
-    [
-        *((each, State.QUEUED) for each in ("qw", "Rq", "Rqw")),
-        *((each, State.HELD) for each in ("hqw", "hRwq", "Eqw", "Ehqw", "EhRqw")),
-        *((each, State.RUNNING) for each in ("r", "t", "Rr", "Rt", "hr")),
-        *((each, State.SUSPENDED) for each in ("s", "ts", "S", "tS", "T", "tT", "Rs", "RtT")),
-        *((each, State.COMPLETING) for each in ("dr", "dt", "dRr", "ds", "dT")),
-        *((each, State.UNKNOWN) for each in ("", "z", "new", "r!", "h", "R")),
-    ],
+@with_rows(
+    *((each, State.QUEUED) for each in ("qw", "Rq", "Rqw")),
+    *((each, State.HELD) for each in ("hqw", "hRwq", "Eqw", "Ehqw", "EhRqw")),
+    *((each, State.RUNNING) for each in ("r", "t", "Rr", "Rt", "hr")),
+    *((each, State.SUSPENDED) for each in ("s", "ts", "S", "tS", "T", "tT", "Rs", "RtT")),
+    *((each, State.COMPLETING) for each in ("dr", "dt", "dRr", "ds", "dT")),
+    *((each, State.UNKNOWN) for each in ("", "z", "new", "r!", "h", "R")),
 )
 def test_gridengine_states(letters: str, state: State) -> None:
     assert read_state(letters) is state
@@ -57,12 +54,8 @@ def test_gridengine_list_of_all_kinds() -> None:
     found = {(each.name, each.index): each for each in GRIDENGINE.parse_list(LIST)}
     states = {name: each.state for name, each in found.items()}
     assert states == {
-        ("run", None): State.RUNNING,
-        ("arr", 1): State.RUNNING,
-        ("arr", 3): State.RUNNING,
-        ("arr", None): State.QUEUED,
-        ("susp", None): State.SUSPENDED,
-        ("pe", None): State.QUEUED,
+        **{("run", None): State.RUNNING, ("arr", 1): State.RUNNING, ("arr", 3): State.RUNNING},
+        **{("arr", None): State.QUEUED, ("susp", None): State.SUSPENDED, ("pe", None): State.QUEUED},
         ("error", None): State.HELD,
         ("w%lt;&>i", None): State.QUEUED,  # 8.1.9 writes < wrongly
         ("held", None): State.HELD,
@@ -71,46 +64,36 @@ def test_gridengine_list_of_all_kinds() -> None:
     }
     run, rest = found["run", None], found["arr", None]
     assert (run.id, run.user, run.queue, run.nodes, run.raw) == ("45", "ada", "all.q", "ge01", "r")
-    assert run.started == datetime(2026, 11, 15, 8, 8, 14).timestamp()
-    assert run.submitted is None
+    assert (run.started, run.submitted) == (datetime(2026, 11, 15, 8, 8, 14).timestamp(), None)
     assert (rest.pending_indices, rest.shown_id) == ("5-9:2", "46_[5-9:2]")
     assert rest.submitted is not None
 
 
-def test_gridengine_list_shows_plain_ranges() -> None:
+def test_gridengine_list_of_nothing_and_of_odd_names() -> None:
     text = LIST.replace("<tasks>5-9:2</tasks>", "<tasks>4-9:1,12,20-30:5</tasks>")
     assert "4-9,12,20-30:5" in {each.pending_indices for each in GRIDENGINE.parse_list(text)}
-
-
-def test_gridengine_list_of_nothing() -> None:
     assert GRIDENGINE.parse_list("") == []
     assert GRIDENGINE.parse_list("<?xml version='1.0'?>\n<job_info><queue_info/><job_info/></job_info>\n") == []
     assert len(GRIDENGINE.parse_list(f"Attention: maintenance on Monday\n{LIST}")) == 11
+    assert "a?b" in {each.name for each in GRIDENGINE.parse_list(LIST.replace(">run<", ">a\x01b<"))}
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        '<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "aaaa">]><job_info>&a;</job_info>',
-        "<job_info><job_list>",
-        "error: commlib error: got select error (Connection refused)",
-    ],
+@with_rows(
+    '<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "aaaa">]><job_info>&a;</job_info>',
+    "<job_info><job_list>",
+    "error: commlib error: got select error (Connection refused)",
 )
 def test_gridengine_list_that_is_none_is_an_error(text: str) -> None:
     with pytest.raises(SchedulerFailed):
         GRIDENGINE.parse_list(text)
 
 
-def test_gridengine_list_with_names_that_xml_cannot_hold() -> None:
-    assert "a?b" in {each.name for each in GRIDENGINE.parse_list(LIST.replace(">run<", ">a\x01b<"))}
-
-
-def test_gridengine_list_of_ten_thousand_jobs_is_read_quickly() -> None:
+def test_gridengine_list_of_three_thousand_jobs_is_read_quickly() -> None:
     [entry] = re.findall(r"    <job_list.*?</job_list>\n", LIST, re.DOTALL)[:1]
-    text = LIST.replace(entry, "".join(entry.replace(">45<", f">{number}<") for number in range(10_000)))
+    text = LIST.replace(entry, "".join(entry.replace(">45<", f">{number}<") for number in range(3_000)))
     began = time.process_time()
-    assert len(GRIDENGINE.parse_list(text)) == 10_010
-    assert time.process_time() - began < 1.5
+    assert len(GRIDENGINE.parse_list(text)) == 3_010
+    assert time.process_time() - began < 0.5
 
 
 def test_gridengine_detail() -> None:
@@ -121,17 +104,16 @@ def test_gridengine_detail() -> None:
     assert read_detail("held").reason == "Job is in hold state"
     [newer] = GRIDENGINE.parse_detail("job_number:   7\njob_state             1:    r\n")
     assert (newer.state, newer.raw) == (State.RUNNING, "r")
-
-
-def test_gridengine_detail_of_several_reasons() -> None:
     text = (
         "job_number: 7\nscheduling info:            queue instance dropped\n                            and another\n"
     )
     assert GRIDENGINE.parse_detail(text)[0].reason == "queue instance dropped; and another"
-
-
-def test_gridengine_detail_of_no_job() -> None:
     assert GRIDENGINE.parse_detail("Following jobs do not exist: \n99\n") == []
+    assert GRIDENGINE.list_query("ada").argv == ("qstat", "-u", "ada", "-xml")
+    assert GRIDENGINE.history_query(["7"], 0.0).argv == ("qacct", "-j", "7")  # type: ignore[union-attr]
+    moment = datetime(2026, 11, 15, 7, 33, 19).timestamp()
+    several = GRIDENGINE.history_query(["7", "8"], moment)
+    assert several.argv == ("qacct", "-j", "-b", "202611150733")
 
 
 def explain_waiting(detail: str, raw: str, state: State) -> str:
@@ -156,7 +138,7 @@ def test_gridengine_says_why_jobs_wait() -> None:
     assert "as many tasks at once as it allows" in explain_waiting("array", "qw", State.QUEUED)
 
 
-def test_gridengine_accounts_of_all_kinds() -> None:
+def test_gridengine_accounts_of_all_kinds_say_how_jobs_ended() -> None:
     found = {(each.id, each.index): each for each in GRIDENGINE.parse_history(ACCOUNTS)}
     states = {id: (each.state, each.exit_code, each.signal) for id, each in found.items()}
     assert states == {
@@ -168,14 +150,11 @@ def test_gridengine_accounts_of_all_kinds() -> None:
         ("32", None): (State.LOST, None, None),
         ("33", None): (State.FAILED, 137, None),
         ("9", None): (State.FAILED, None, None),
-        ("1", None): (State.FAILED, 3, None),
-        ("2", 1): (State.FAILED, 3, None),
-        ("2", 3): (State.FAILED, 3, None),
+        **{("1", None): (State.FAILED, 3, None), ("2", 1): (State.FAILED, 3, None), ("2", 3): (State.FAILED, 3, None)},
         ("2", 5): (State.FAILED, 3, None),
     }
     ended = found["25", None]
-    assert ended.time_limit == 3
-    assert ended.ended == datetime(2026, 11, 15, 7, 34, 57).timestamp()
+    assert (ended.time_limit, ended.ended) == (3, datetime(2026, 11, 15, 7, 34, 57).timestamp())
     assert (ended.nodes, ended.queue, ended.reason) == (
         "ge01",
         "all.q",
@@ -183,9 +162,6 @@ def test_gridengine_accounts_of_all_kinds() -> None:
     )
     assert dict(ended.details)["maxvmem"] == "4.156MB"
     assert found["9", None].started is None, "it was never started"
-
-
-def test_gridengine_says_how_jobs_ended() -> None:
     said = {each.id: GRIDENGINE.explain(each) for each in GRIDENGINE.parse_history(ACCOUNTS)}
     assert "time limit of 0:00:03" in said["25"]
     assert "qdel" in said["26"]
@@ -197,7 +173,7 @@ def test_gridengine_says_how_jobs_ended() -> None:
     assert "could not run it on ge01: opening input/output file" in said["9"]
 
 
-def test_gridengine_memory_and_time_limits_are_told_apart() -> None:
+def test_gridengine_accounts_tell_limits_and_versions_apart() -> None:
     killed = {"failed": "100 : assumedly after job", "exit_status": "137", "category": "-l h_rt=60,h_vmem=200M"}
     assert account(**killed, ru_wallclock="3s", maxvmem="199.9MB").state is State.OUT_OF_MEMORY
     assert account(**killed, ru_wallclock="61s", maxvmem="9MB").state is State.TIMEOUT
@@ -207,26 +183,11 @@ def test_gridengine_memory_and_time_limits_are_told_apart() -> None:
     assert account(**enforced, category="-l h_vmem=1G").state is State.OUT_OF_MEMORY
     assert account(**enforced, category="-l h_vmem=1G,h_rt=5").state is State.TIMEOUT
     assert account(**{**killed, "deleted_by": "ada@head"}, maxvmem="199.9MB").state is State.CANCELLED
-
-
-def test_gridengine_accounts_of_univa() -> None:
     found = account(start_time="11/15/2026 07:33:19.123", taskid="4", exit_status="7")
     assert (found.started, found.index) == (datetime(2026, 11, 15, 7, 33, 19).timestamp(), 4)
     assert GRIDENGINE.parse_history(make_account(pe_taskid="1.ge02")) == [], "a part on another node"
-
-
-def test_gridengine_last_account_of_a_job_counts() -> None:
     text = make_account(failed="25  : rescheduling", exit_status="99") + make_account(exit_status="0")
     assert [each.state for each in GRIDENGINE.parse_history(text)] == [State.DONE]
-
-
-def test_gridengine_queries() -> None:
-    assert GRIDENGINE.list_query("ada").argv == ("qstat", "-u", "ada", "-xml")
-    assert GRIDENGINE.history_query(["7"], 0.0).argv == ("qacct", "-j", "7")  # type: ignore[union-attr]
-    moment = datetime(2026, 11, 15, 7, 33, 19).timestamp()
-    several = GRIDENGINE.history_query(["7", "8"], moment)
-    assert several is not None
-    assert several.argv == ("qacct", "-j", "-b", "202611150733")
 
 
 TEXTS = st.one_of(

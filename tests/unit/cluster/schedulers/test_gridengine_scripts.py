@@ -17,7 +17,7 @@ from kedge.cluster.schedulers.backend import ScriptContext
 from kedge.cluster.schedulers.gridengine.backend import BACKEND as GRIDENGINE
 from kedge.cluster.site import Queue, Site
 from kedge.errors import InvalidJob, KedgeError, RequestRefused
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 from tests.requirements import REPOSITORY, require_program
 
 WRITE = os.environ.get("KEDGE_GOLDEN") == "write"  # read before tests lose all variables of kedge
@@ -35,71 +35,45 @@ ABCI = Site(
     drop_directives=("-R",),
 )
 BASE = Job(name="train", image="/scratch/ada/pytorch.sif", command=("python", "train.py"), time=3600)
-PLACE = ScriptContext(
-    record="/home/ada/.local/state/kedge/jobs/records/K",
-    kedge="/usr/bin/kedge",
-    image="/scratch/ada/pytorch.sif",
-    pull_from="",
-    directory="/home/ada/code",
-    output="/home/ada/code/{name}-{id}.out",
-    error="",
-)
+IMAGE, CODE = "/scratch/ada/pytorch.sif", "/home/ada/code"
+RECORD = "/home/ada/.local/state/kedge/jobs/records/K"
+PLACE = ScriptContext(RECORD, "/usr/bin/kedge", IMAGE, "", CODE, CODE + "/{name}-{id}.out", "")
 ARRAY = replace(PLACE, output="/home/ada/code/{name}-{id}_{index}.out")
+
+ODD = "/home/ada/a:b, 'c'"
+HOSTILE = Job(
+    name='1 it\'s "a"/$(job):`of`\n日本 # *?@\\',
+    command=("printf", "%s\\n", "a b", "it's\n#$ -q x", '"q"', "$(id)", "two\n#$ -l gpu=9\nlines", "é日本", ""),
+    environment=(("NOTE", 'it\'s\n$(id) "x"'), ("MORE", "a\n#$ -P y")),
+    setup=("#$ -l comment=1", "true"),
+)
+FILES = "/home/ada/my work/{name}"
+AFTER = (Dependency(DependencyKind.AFTER_OK, "11", "/home/ada/records/J"), Dependency(DependencyKind.AFTER_ANY, "12"))
+
+
+def make(site: Site = SITE, place: ScriptContext = PLACE, **fields) -> tuple[Job, Site, ScriptContext]:
+    return replace(BASE, **fields), site, place
+
+
 JOBS = {
     "plain": (Job(name="hello", command=("hostname",)), SITE, PLACE),
-    "hostile": (
-        Job(
-            name='1 it\'s "a"/$(job):`of`\n日本 # *?@\\',
-            command=("printf", "%s\\n", "a b", "it's\n#$ -q x", '"q"', "$(id)", "two\n#$ -l gpu=9\nlines", "é日本", ""),
-            environment=(("NOTE", 'it\'s\n$(id) "x"'), ("MORE", "a\n#$ -P y")),
-            setup=("#$ -l comment=1", "true"),
-        ),
-        SITE,
-        replace(PLACE, directory="/home/ada/a:b, 'c'", output="/home/ada/a:b, 'c'/{name}-{id}.out"),
+    "hostile": (HOSTILE, SITE, replace(PLACE, directory=ODD, output=ODD + "/{name}-{id}.out")),
+    "container": make(
+        place=replace(PLACE, output=FILES + ":{id}.out", error=FILES + ".{id}.err"),
+        **{"gpus_per_node": 2, "memory": 64 << 30, "cpus_per_task": 8, "queue": "gpu.q", "account": "proj"},
     ),
-    "container": (
-        replace(BASE, gpus_per_node=2, memory=64 << 30, cpus_per_task=8, queue="gpu.q", account="proj"),
-        SITE,
-        replace(PLACE, output="/home/ada/my work/{name}:{id}.out", error="/home/ada/my work/{name}.{id}.err"),
-    ),
-    "array": (
-        replace(
-            BASE,
-            array=JobArray.parse("0-9%3"),
-            dependencies=(
-                Dependency(DependencyKind.AFTER_OK, "11", "/home/ada/records/J"),
-                Dependency(DependencyKind.AFTER_ANY, "12"),
-            ),
-        ),
-        SITE,
-        ARRAY,
-    ),
-    "mpi": (
-        replace(BASE, parallel=Parallel.MPI, nodes=2, tasks_per_node=4, gpus_per_node=4, memory_per_cpu=2 << 30),
+    "array": make(SITE, ARRAY, array=JobArray.parse("0-9%3"), dependencies=AFTER),
+    "mpi": make(
         replace(SITE, options=(*SITE.options, ("gpu_per_slot", "yes"), ("memory_resource", "mem_free"))),
-        PLACE,
+        **{"parallel": Parallel.MPI, "nodes": 2, "tasks_per_node": 4, "gpus_per_node": 4, "memory_per_cpu": 2 << 30},
     ),
-    "abci": (
-        replace(BASE, parallel=Parallel.TORCHRUN, command=("train.py",), nodes=2, gpus_per_node=4, account="grp"),
-        ABCI,
-        PLACE,
-    ),
-    "changed": (
-        replace(
-            BASE,
-            array=JobArray.parse("1-20:2"),
-            exclusive=True,
-            constraint="cpu=skylake",
-            reservation="17",
-            begin="203001010000",
-            mail="ada@example.org",
-            mail_on=("begin", "fail"),
-            directives=("#$ -l h_rt=2:00:00,s_rt=1:59:00", "-p -400 -m n", '-A "two words"'),
-            drop_directives=("-j", "constraint", "-M", "h_vmem"),
-            memory=1 << 30,
-        ),
-        replace(SITE, options=(("exclusive", "-l exclusive=true"),)),
-        ARRAY,
+    "abci": make(ABCI, parallel=Parallel.TORCHRUN, command=("train.py",), nodes=2, gpus_per_node=4, account="grp"),
+    "changed": make(
+        *(replace(SITE, options=(("exclusive", "-l exclusive=true"),)), ARRAY),
+        **{"array": JobArray.parse("1-20:2"), "exclusive": True, "constraint": "cpu=skylake", "reservation": "17"},
+        **{"begin": "203001010000", "mail": "ada@example.org", "mail_on": ("begin", "fail"), "memory": 1 << 30},
+        directives=("#$ -l h_rt=2:00:00,s_rt=1:59:00", "-p -400 -m n", '-A "two words"'),
+        drop_directives=("-j", "constraint", "-M", "h_vmem"),
     ),
 }
 
@@ -125,18 +99,12 @@ def test_gridengine_script_is_as_written_down(name: str) -> None:
     assert render(name) == path.read_text()
 
 
-@pytest.mark.parametrize("name", JOBS)
-def test_gridengine_script_is_clean(name: str) -> None:
-    script = render(name)
-    subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+def test_gridengine_scripts_are_clean() -> None:
     # 1078 and 1079 suspect the quotes of texts with several lines, 2016 means text that is not to be expanded
-    codes = "SC1091,SC2016,SC1078,SC1079"
-    shellcheck = [require_program("shellcheck"), "-s", "bash", "-e", codes, "-"]
-    done = subprocess.run(shellcheck, input=script, text=True, capture_output=True, check=False)
+    words = [require_program("shellcheck"), "-s", "bash", "-e", "SC1091,SC2016,SC1078,SC1079"]
+    words += [str(GOLDEN / f"{name}.sh") for name in JOBS]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
-
-
-def test_gridengine_directives_are_all_above_the_first_command() -> None:
     # qsub reads them in the whole file: a user's text must not look like one
     for name in JOBS:
         lines = render(name).splitlines()
@@ -144,16 +112,9 @@ def test_gridengine_directives_are_all_above_the_first_command() -> None:
         assert all(line.startswith("#") for line in lines[: last + 1])
 
 
-@each_row(
-    ("name", "expected"),
-    [
-        ("1a", "j1a"),
-        ("a/b:c@d\\e*f?", "a_b_c_d_e_f_"),
-        ("é", "j_"),
-        ("", "j"),
-        ("-N x", "j-N_x"),
-        ("ok-1.2+", "ok-1.2+"),
-    ],
+@with_rows(
+    *(("1a", "j1a"), ("a/b:c@d\\e*f?", "a_b_c_d_e_f_"), ("é", "j_"), ("", "j"), ("-N x", "j-N_x")),
+    ("ok-1.2+", "ok-1.2+"),
 )
 def test_gridengine_name_is_one_that_qsub_takes(name: str, expected: str) -> None:
     assert f"#$ -N {expected}" in ask(name=name)
@@ -167,9 +128,6 @@ def test_gridengine_slots() -> None:
     assert "#$ -pe ppn4 8" in ask(site, nodes=2, tasks_per_node=4)
     assert "#$ -pe ppn2 2" in ask(site, cpus_per_task=2)
     assert "#$ -pe threaded 2" in ask(replace(site, options=(("smp_environment", "threaded"),)), cpus_per_task=2)
-
-
-def test_gridengine_gpus_per_slot_are_shared() -> None:
     site = replace(SITE, options=(("gpu_per_slot", "true"),))
     assert "#$ -l gpu=1" in ask(site, gpus_per_node=4, tasks_per_node=4)
     with pytest.raises(RequestRefused) as caught:
@@ -177,16 +135,13 @@ def test_gridengine_gpus_per_slot_are_shared() -> None:
     assert caught.value.hint == "ask for 2 tasks (or CPUs) per node, or for 3 GPUs"
 
 
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"nodes": 2, "tasks_per_node": 2}, "mpi_environment"),
-        ({"exclusive": True}, "options.exclusive"),
-        ({"qos": "high"}, "--qos"),
-        ({"gpus_per_node": 1, "gpu_type": "a100"}, "gpu_directive"),
-        ({"dependencies": (Dependency(DependencyKind.AFTER, "7"),)}, "afterany:7"),
-        ({"dependencies": (Dependency(DependencyKind.AFTER_OK, "7"),)}, "afterany:7"),
-    ],
+@with_rows(
+    ({"nodes": 2, "tasks_per_node": 2}, "mpi_environment"),
+    ({"exclusive": True}, "options.exclusive"),
+    ({"qos": "high"}, "--qos"),
+    ({"gpus_per_node": 1, "gpu_type": "a100"}, "gpu_directive"),
+    ({"dependencies": (Dependency(DependencyKind.AFTER, "7"),)}, "afterany:7"),
+    ({"dependencies": (Dependency(DependencyKind.AFTER_OK, "7"),)}, "afterany:7"),
 )
 def test_gridengine_refuses_what_it_has_no_words_for(fields: dict[str, object], words: str) -> None:
     with pytest.raises(RequestRefused) as caught:
@@ -208,38 +163,31 @@ def test_gridengine_directives_of_users_are_directives(text: str) -> None:
         ask(directives=(text,))
 
 
-def test_gridengine_account_on_the_command_line_only() -> None:
+def test_gridengine_account_is_on_the_command_line_and_terminals_have_no_batch_options() -> None:
     job, site, place = JOBS["abci"]
     assert GRIDENGINE.submit_argv("/r/script.sh", job, site) == ["qsub", "-terse", "-g", "grp", "/r/script.sh"]
     assert not any("grp" in line for line in directives(GRIDENGINE.render(job, site, place)))
     words = GRIDENGINE.interactive_argv(job, site, ["/bin/kedge", "shell", "a b"])
-    assert words[:5] == ["qrsh", "-now", "n", "-g", "grp"]
-    assert words[-3:] == ["-pty", "y", "/bin/kedge shell 'a b'"]
+    assert (words[:5], words[-3:]) == (["qrsh", "-now", "n", "-g", "grp"], ["-pty", "y", "/bin/kedge shell 'a b'"])
     assert words[words.index("rt_F=2") - 1 : words.index("rt_F=2") + 1] == ["-l", "rt_F=2"]
-
-
-def test_gridengine_terminal_has_no_batch_options() -> None:
     job, site, _ = JOBS["container"]
     words = GRIDENGINE.interactive_argv(job, site, [])
     assert not {"-o", "-e", "-j", "-S", "-t", "-pty"} & set(words)
     assert {"-cwd", "-q", "-P", "-pe"} <= set(words)
 
 
-@each_row(
-    ("output", "id"),
-    [
-        ("7\n", "7"),
-        ("7.1-3:1\n", "7"),
-        ("Welcome to the cluster\n12 days left\n\n4711\n", "4711"),
-        ('Your job 8 ("x") has been submitted\n', "8"),
-        ('Your job-array 9.1-5:1 ("x") has been submitted\n', "9"),
-    ],
+@with_rows(
+    ("7\n", "7"),
+    ("7.1-3:1\n", "7"),
+    ("Welcome to the cluster\n12 days left\n\n4711\n", "4711"),
+    ('Your job 8 ("x") has been submitted\n', "8"),
+    ('Your job-array 9.1-5:1 ("x") has been submitted\n', "9"),
 )
 def test_gridengine_id_of_a_submission(output: str, id: str) -> None:
     assert GRIDENGINE.parse_submit(output) == id
 
 
-@pytest.mark.parametrize("output", ["", "Unable to run job: denied\nExiting.\n", "12 days left\n"])
+@each_row("output", ["", "Unable to run job: denied\nExiting.\n", "12 days left\n"])
 def test_gridengine_submission_without_an_id(output: str) -> None:
     with pytest.raises(KedgeError) as caught:
         GRIDENGINE.parse_submit(output)

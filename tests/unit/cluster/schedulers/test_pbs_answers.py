@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kedge.cluster.job_state import JobStatus, State
 from kedge.cluster.schedulers.pbs.backend import BACKEND as PBS
 from kedge.cluster.schedulers.pbs.status import read_size
-from tests.builders.rows import each_row
+from tests.builders.rows import with_rows
 from tests.requirements import REPOSITORY
 
 RUNNING = """\
@@ -70,7 +70,7 @@ def finished(code: str | None, substate: str = "", **more: str) -> JobStatus:
     return status
 
 
-def test_pbs_running_job() -> None:
+def test_pbs_running_job_and_ids() -> None:
     [job] = PBS.parse_list(RUNNING)
     assert (job.id, job.state, job.raw, job.name, job.user) == ("1234.pbs1", State.RUNNING, "R", "train", "ada")
     assert (job.queue, job.nodes, job.time_limit) == ("rt_HF", "hnode001,hnode002", 3600)
@@ -79,72 +79,51 @@ def test_pbs_running_job() -> None:
     assert job.ended is None
     assert job.reason.endswith("(hnode001:ncpus=192:ngpus=8)+(hnode002:ncpus=192:ngpus=8)"), "lines go on behind a tab"
     assert job.details == (
-        ("resources_used.walltime", "00:05:00"),
-        ("resources_used.mem", "4096kb"),
-        ("resources_used.cput", "00:10:00"),
-        ("Resource_List.select", "2:ncpus=192:ngpus=8"),
-        ("project", "grp"),
+        *(("resources_used.walltime", "00:05:00"), ("resources_used.mem", "4096kb")),
+        *(("resources_used.cput", "00:10:00"), ("Resource_List.select", "2:ncpus=192:ngpus=8"), ("project", "grp")),
     )
     [billed] = PBS.parse_list(f"{RUNNING.rstrip()}\n    Account_Name = lab\n    array_state_count = Queued:1\n")
     assert billed.details[4:] == (("array_state_count", "Queued:1"), ("project", "grp"), ("Account_Name", "lab"))
-
-
-def test_pbs_ids_have_a_server_or_none() -> None:
     text = "Job Id: {}\n    job_state = R\n"
     ids = ("12", "12.pbs1", "12[].pbs1", "12[3].pbs1", "12[3]")
     read = [PBS.parse_list(text.format(id))[0] for id in ids]
     assert [(each.id, each.index) for each in read] == [
-        ("12", None),
-        ("12.pbs1", None),
-        ("12[].pbs1", None),
-        ("12[].pbs1", 3),
-        ("12[]", 3),
+        *(("12", None), ("12.pbs1", None), ("12[].pbs1", None), ("12[].pbs1", 3), ("12[]", 3))
     ]
 
 
-@each_row(
-    ("letter", "state"),
-    [
-        *((each, State.QUEUED) for each in "QWT"),
-        ("H", State.HELD),
-        *((each, State.RUNNING) for each in "RB"),
-        ("E", State.COMPLETING),
-        *((each, State.SUSPENDED) for each in "SU"),
-        *((each, State.UNKNOWN) for each in "MZ"),
-        ("F", State.LOST),
-        ("X", State.LOST),
-    ],
+@with_rows(
+    *((each, State.QUEUED) for each in "QWT"),
+    ("H", State.HELD),
+    *((each, State.RUNNING) for each in "RB"),
+    ("E", State.COMPLETING),
+    *((each, State.SUSPENDED) for each in "SU"),
+    *((each, State.UNKNOWN) for each in "MZ"),
+    ("F", State.LOST),
+    ("X", State.LOST),
 )
 def test_pbs_states(letter: str, state: State) -> None:
     [job] = PBS.parse_list(f"Job Id: 1.pbs1\n    job_state = {letter}\n")
     assert job == JobStatus("1.pbs1", state, letter)
 
 
-@each_row(
-    ("code", "substate", "state", "exit_code", "signal"),
-    [
-        ("0", "92", State.DONE, 0, None),
-        ("3", "93", State.FAILED, 3, None),
-        ("137", "93", State.FAILED, 137, None),
-        ("271", "91", State.CANCELLED, None, 15),
-        ("271", "", State.CANCELLED, None, 15),
-        ("267", "93", State.FAILED, None, 11),
-        (None, "91", State.CANCELLED, None, None),
-        (None, "", State.LOST, None, None),
-        ("-29", "93", State.TIMEOUT, None, None),
-        ("-27", "93", State.OUT_OF_MEMORY, None, None),
-        ("-26", "91", State.OUT_OF_MEMORY, None, None),
-        *((code, "93", State.NODE_FAILED, None, None) for code in ("-4", "-5", "-6", "-20")),
-        ("-1", "93", State.FAILED, None, None),
-        ("what", "", State.LOST, None, None),
-    ],
+@with_rows(
+    *(("0", "92", State.DONE, 0, None), ("3", "93", State.FAILED, 3, None), ("137", "93", State.FAILED, 137, None)),
+    *(("271", "91", State.CANCELLED, None, 15), ("271", "", State.CANCELLED, None, 15)),
+    *(("267", "93", State.FAILED, None, 11), (None, "91", State.CANCELLED, None, None)),
+    *((None, "", State.LOST, None, None), ("-29", "93", State.TIMEOUT, None, None)),
+    ("-27", "93", State.OUT_OF_MEMORY, None, None),
+    ("-26", "91", State.OUT_OF_MEMORY, None, None),
+    *((code, "93", State.NODE_FAILED, None, None) for code in ("-4", "-5", "-6", "-20")),
+    ("-1", "93", State.FAILED, None, None),
+    ("what", "", State.LOST, None, None),
 )
 def test_pbs_ends(code: str | None, substate: str, state: State, exit_code: int | None, signal: int | None) -> None:
     job = finished(code, substate)
     assert (job.state, job.exit_code, job.signal) == (state, exit_code, signal)
 
 
-def test_pbs_older_servers_kill_without_a_word() -> None:
+def test_pbs_ends_that_servers_do_not_name() -> None:
     limits = {"Resource_List.walltime": "00:01:00", "Resource_List.mem": "4gb"}
     assert finished("271", **limits, **{"resources_used.walltime": "00:01:02"}).state is State.TIMEOUT
     killed = {**limits, "resources_used.walltime": "00:00:02"}
@@ -152,31 +131,25 @@ def test_pbs_older_servers_kill_without_a_word() -> None:
     assert finished("265", **killed, **{"resources_used.mem": "100kb"}).state is State.FAILED
     nearly = {"Resource_List.mem": "100kb", "resources_used.mem": "98kb"}
     assert finished("265", **nearly).state is State.OUT_OF_MEMORY, "from 98 percent on"
-
-
-@each_row(
-    ("text", "size"),
-    [
-        *(("10", 10), ("10b", 10), ("2kb", 2 << 10), ("2KB", 2 << 10), ("2kw", 2 << 10)),
-        *(("2mb", 2 << 20), ("2gb", 2 << 30), ("2tb", 2 << 40), ("2pb", 2 << 50), ("2xb", None), ("", None)),
-    ],
-)
-def test_pbs_sizes(text: str, size: int | None) -> None:
-    assert read_size(text) == size
-
-
-def test_pbs_end_is_when_the_node_reported_it_else_when_the_server_last_changed_it() -> None:
     changed = {"mtime": "Sun Nov 15 07:40:00 2026"}
     assert finished("0", **changed).ended == datetime(2026, 11, 15, 7, 40).timestamp()
     reported = finished("0", **changed, obittime="Sun Nov 15 07:39:59 2026")
     assert reported.ended == datetime(2026, 11, 15, 7, 39, 59).timestamp()
-
-
-def test_pbs_job_that_ran_was_not_deleted_for_its_dependency() -> None:
     depend = "afterok:4.pbs1@pbs1"
     assert finished(None, depend=depend).state is State.CANCELLED
     assert finished(None, depend=depend, exec_host="n1/0").state is State.LOST
     assert finished(None, depend=depend, run_count="1").state is State.LOST
+    failed, deleted = PBS.parse_history(read_answer("dependency-unmet"))
+    assert (failed.state, failed.exit_code, deleted.state) == (State.FAILED, 1, State.CANCELLED)
+    assert "depends on" in PBS.explain(deleted)
+
+
+@with_rows(
+    *(("10", 10), ("10b", 10), ("2kb", 2 << 10), ("2KB", 2 << 10), ("2kw", 2 << 10)),
+    *(("2mb", 2 << 20), ("2gb", 2 << 30), ("2tb", 2 << 40), ("2pb", 2 << 50), ("2xb", None), ("", None)),
+)
+def test_pbs_sizes(text: str, size: int | None) -> None:
+    assert read_size(text) == size
 
 
 def read_answer(name: str) -> str:
@@ -188,7 +161,7 @@ def list_tasks(found: list[JobStatus]) -> list[tuple[int | None, str, State]]:
     return [(each.index, each.pending_indices, each.state) for each in found]
 
 
-def test_pbs_array_is_told_once_and_waiting_tasks_wait() -> None:
+def test_pbs_arrays_are_told_once_and_waiting_tasks_wait() -> None:
     found = PBS.parse_detail(read_answer("array-without-history"))
     assert list_tasks(found) == [
         (None, "5-12", State.QUEUED),  # the array itself has begun
@@ -198,9 +171,6 @@ def test_pbs_array_is_told_once_and_waiting_tasks_wait() -> None:
     assert found[0].started is None
     waiting = PBS.parse_list(read_answer("array-running"))[2]
     assert (waiting.index, waiting.state, waiting.started, waiting.reason) == (3, State.QUEUED, None, "")
-
-
-def test_pbs_task_deleted_while_it_waited_is_cancelled_in_the_history_alone() -> None:
     assert [each.index for each in PBS.parse_list(read_answer("array-one-deleted"))] == [1, 2]
     ended = PBS.parse_history(read_answer("array-one-deleted-ended"))
     assert list_tasks(ended) == [(1, "", State.DONE), (2, "", State.DONE), (3, "", State.CANCELLED)]
@@ -211,12 +181,6 @@ def test_pbs_task_deleted_while_it_waited_is_cancelled_in_the_history_alone() ->
     assert [PBS.explain(each).rpartition(" it ")[2] for each in deleted] == ["ran", "ran", "started", "started"]
 
 
-def test_pbs_job_deleted_for_its_dependency_is_cancelled_and_says_why() -> None:
-    failed, deleted = PBS.parse_history(read_answer("dependency-unmet"))
-    assert (failed.state, failed.exit_code, deleted.state) == (State.FAILED, 1, State.CANCELLED)
-    assert "depends on" in PBS.explain(deleted)
-
-
 def test_pbs_table_of_versions_without_wide_attributes() -> None:
     over = "1500.pbs1       ada      gpu      ended         --    1   1    --  01:00 F 00:01\n"
     assert PBS.parse_list(TABLE + over) == [
@@ -224,42 +188,36 @@ def test_pbs_table_of_versions_without_wide_attributes() -> None:
         JobStatus("1300.pbs1", State.QUEUED, "Q", name="waits", user="ada", queue="gpu"),
         JobStatus("1400[].pbs1", State.RUNNING, "B", name="sweep", user="ada", queue="gpu"),
     ]
-
-
-def test_pbs_nothing_known() -> None:
     for text in ("", "qstat: Unknown Job Id 99.pbs1\n", "qstat: PBS is not configured to maintain job history\n"):
         assert PBS.parse_list(text) == PBS.parse_detail(text) == PBS.parse_history(text) == []
 
 
-def test_pbs_list_of_ten_thousand_jobs_is_read_quickly() -> None:
-    text = "".join(RUNNING.replace("1234", str(number)) for number in range(10_000))
+def test_pbs_list_of_three_thousand_jobs_is_read_quickly() -> None:
+    text = "".join(RUNNING.replace("1234", str(number)) for number in range(3_000))
     began = time.process_time()
-    assert len(PBS.parse_list(text)) == 10_000
-    assert time.process_time() - began < 1.8
+    assert len(PBS.parse_list(text)) == 3_000
+    assert time.process_time() - began < 0.6
 
 
-@each_row(
-    ("comment", "words"),
-    [
-        (
-            "Not Running: Insufficient amount of resource: ngpus (R: 8 A: 3 T: 64)",
-            "it waits until enough ngpus is free: 8 requested, 3 free, 64 in total",
-        ),
-        (
-            "Can Never Run: Insufficient amount of resource: ngpus (R: 80 A: 3 T: 64)",
-            "it requests more ngpus than there is: 80 requested, 3 free, 64 in total; it can never run",
-        ),
-        ("Not Running: Insufficient amount of resource ncpus", "it waits until enough ncpus is free"),
-        ("Not Running: Not enough free nodes available", "it waits for free nodes"),
-        ("Can Never Run: Not enough total nodes available", "it can never run: Not enough total nodes"),
-        ("Not Running: User has reached queue rt_HF running job limit.", "limit of running jobs"),
-        ("Not Running: Job would conflict with reservation or top job", "reservation or a job with higher priority"),
-        ("Not Running: Job cannot complete before dedicated time", "it could not complete before its queue"),
-        ("Not Running: Dependency not satisfied", "it waits for the jobs that it depends on"),
-        ("Not Running: Queue not started.", "queue is stopped"),
-        ("job held, too many failed attempts to run", "PBS failed too often to start it"),
-        ("Not Running: Something new", "it waits: Something new"),
-    ],
+@with_rows(
+    (
+        "Not Running: Insufficient amount of resource: ngpus (R: 8 A: 3 T: 64)",
+        "it waits until enough ngpus is free: 8 requested, 3 free, 64 in total",
+    ),
+    (
+        "Can Never Run: Insufficient amount of resource: ngpus (R: 80 A: 3 T: 64)",
+        "it requests more ngpus than there is: 80 requested, 3 free, 64 in total; it can never run",
+    ),
+    ("Not Running: Insufficient amount of resource ncpus", "it waits until enough ncpus is free"),
+    ("Not Running: Not enough free nodes available", "it waits for free nodes"),
+    ("Can Never Run: Not enough total nodes available", "it can never run: Not enough total nodes"),
+    ("Not Running: User has reached queue rt_HF running job limit.", "limit of running jobs"),
+    ("Not Running: Job would conflict with reservation or top job", "reservation or a job with higher priority"),
+    ("Not Running: Job cannot complete before dedicated time", "it could not complete before its queue"),
+    ("Not Running: Dependency not satisfied", "it waits for the jobs that it depends on"),
+    ("Not Running: Queue not started.", "queue is stopped"),
+    ("job held, too many failed attempts to run", "PBS failed too often to start it"),
+    ("Not Running: Something new", "it waits: Something new"),
 )
 def test_pbs_says_why_jobs_wait(comment: str, words: str) -> None:
     assert words in PBS.explain(JobStatus("1.pbs1", State.QUEUED, "Q", reason=comment))
@@ -268,35 +226,10 @@ def test_pbs_says_why_jobs_wait(comment: str, words: str) -> None:
     assert not PBS.is_stuck(JobStatus("1.pbs1", State.RUNNING, "R", reason=comment))
 
 
-def test_pbs_says_nothing_where_the_server_gives_no_reason() -> None:
+def test_pbs_says_how_jobs_ended() -> None:
     for text in ("", " "):
         assert PBS.explain(JobStatus("1.pbs1", State.QUEUED, "Q", reason=text)) == ""
     assert PBS.explain(JobStatus("1.pbs1", State.RUNNING, "R")) == ""
-
-
-@each_row(
-    ("code", "words"),
-    [
-        *((code, "the node could not start it") for code in (-1, -2)),
-        (-3, "the node could not start it; PBS was to try again"),
-        (-7, "it could not be restarted"),
-        (-10, "the node does not know its user"),
-        (-13, "its user's password was refused"),
-        (-21, "PBS' directories on the node are not secure"),
-        (-23, "it had no Kerberos credentials"),
-        *((code, "it used more CPUs than it requested") for code in (-24, -25)),
-        (-28, "it used more CPU time than it requested"),
-        (-30, "not all of its nodes could join the job"),
-        (-8, "PBS or one of its hooks killed it"),
-    ],
-)
-def test_pbs_says_what_its_own_exit_codes_mean(code: int, words: str) -> None:
-    """Those of the reference guide; the comment is the server's, where it left one."""
-    assert PBS.explain(finished(str(code))) == f"PBS exit status {code}: {words}"
-    assert PBS.explain(finished(str(code), comment="job failed")).endswith(f"{words}; its comment: job failed")
-
-
-def test_pbs_says_how_jobs_ended() -> None:
     assert "time limit of 0:01:00" in PBS.explain(finished("-29", **{"Resource_List.walltime": "00:01:00"}))
     assert "4096kb" in PBS.explain(finished("-27", **{"resources_used.mem": "4096kb"}))
     assert "deleted while it ran" in PBS.explain(finished("271", "91"))
@@ -308,14 +241,28 @@ def test_pbs_says_how_jobs_ended() -> None:
     assert "another PBS server" in PBS.explain(JobStatus("1.pbs1", State.UNKNOWN, "M"))
 
 
+@with_rows(
+    *((code, "the node could not start it") for code in (-1, -2)),
+    (-3, "the node could not start it; PBS was to try again"),
+    *((-7, "it could not be restarted"), (-10, "the node does not know its user")),
+    *((-13, "its user's password was refused"), (-21, "PBS' directories on the node are not secure")),
+    (-23, "it had no Kerberos credentials"),
+    *((code, "it used more CPUs than it requested") for code in (-24, -25)),
+    (-28, "it used more CPU time than it requested"),
+    (-30, "not all of its nodes could join the job"),
+    (-8, "PBS or one of its hooks killed it"),
+)
+def test_pbs_says_what_its_own_exit_codes_mean(code: int, words: str) -> None:
+    """Those of the reference guide; the comment is the server's, where it left one."""
+    assert PBS.explain(finished(str(code))) == f"PBS exit status {code}: {words}"
+    assert PBS.explain(finished(str(code), comment="job failed")).endswith(f"{words}; its comment: job failed")
+
+
 PIECES = [
     *RUNNING.splitlines(),
     *read_answer("array-without-history").splitlines(),
     *TABLE.splitlines(),
-    "Job Id: ",
-    "Job Id: x",
-    "\t",
-    "    = 1",
+    *("Job Id: ", "Job Id: x", "\t", "    = 1"),
 ]
 
 

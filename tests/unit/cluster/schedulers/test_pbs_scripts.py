@@ -16,7 +16,7 @@ from kedge.cluster.schedulers.backend import ScriptContext
 from kedge.cluster.schedulers.pbs.backend import BACKEND as PBS
 from kedge.cluster.site import Queue, Site
 from kedge.errors import InvalidJob, KedgeError, RequestRefused
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 from tests.requirements import REPOSITORY, require_program
 
 WRITE = os.environ.get("KEDGE_GOLDEN") == "write"  # read before tests lose all variables of kedge
@@ -33,85 +33,48 @@ ABCI = Site(
     options=(("cpu_resource", ""), ("reservation_variable", "RTYPE")),
 )
 BASE = Job(name="train", image="/scratch/ada/pytorch.sif", command=("python", "train.py"), time=3600)
-PLACE = ScriptContext(
-    record="/home/ada/.local/state/kedge/jobs/records/K",
-    kedge="/usr/bin/kedge",
-    image="/scratch/ada/pytorch.sif",
-    pull_from="",
-    directory="/home/ada/code",
-    output="/home/ada/code/{name}-{id}.out",
-    error="",
-)
+IMAGE, CODE = "/scratch/ada/pytorch.sif", "/home/ada/code"
+RECORD = "/home/ada/.local/state/kedge/jobs/records/K"
+PLACE = ScriptContext(RECORD, "/usr/bin/kedge", IMAGE, "", CODE, CODE + "/{name}-{id}.out", "")
 ARRAY = replace(PLACE, output="/home/ada/code/{name}-{id}_{index}.out")
+
+ODD = "/home/ada/a:b, 'c'"
+HOSTILE = Job(
+    name='1 it\'s "a"/$(job):`of`\n日本 # *?@\\',
+    command=("printf", "%s\\n", "a b", "it's", '"q"', "$(id)", "two\n#PBS -l gpu=9\nlines", "é日本", ""),
+    environment=(("NOTE", 'it\'s\n$(id) "x"'),),
+)
+AFTER_OK, AFTER_ANY, TORCHRUN = DependencyKind.AFTER_OK, DependencyKind.AFTER_ANY, Parallel.TORCHRUN
+AFTER = (Dependency(AFTER_OK, "11.pbs1", "/home/ada/records/J"), Dependency(AFTER_OK, "12[].pbs1"))
+
+
+def make(site: Site = SITE, place: ScriptContext = PLACE, **fields) -> tuple[Job, Site, ScriptContext]:
+    return replace(BASE, **fields), site, place
+
+
 JOBS = {
     "plain": (Job(name="hello", command=("hostname",)), SITE, PLACE),
-    "hostile": (
-        Job(
-            name='1 it\'s "a"/$(job):`of`\n日本 # *?@\\',
-            command=("printf", "%s\\n", "a b", "it's", '"q"', "$(id)", "two\n#PBS -l gpu=9\nlines", "é日本", ""),
-            environment=(("NOTE", 'it\'s\n$(id) "x"'),),
-        ),
-        SITE,
-        replace(PLACE, record="/home/ada/a b", directory="/home/ada/a:b, 'c'", output="/home/ada/a:b, 'c'/{name}.out"),
+    "hostile": (HOSTILE, SITE, replace(PLACE, record="/home/ada/a b", directory=ODD, output=ODD + "/{name}.out")),
+    "container": make(
+        place=replace(PLACE, error="/home/ada/code/{name}.{id}.err"),
+        **{"gpus_per_node": 2, "memory": 64 << 30, "cpus_per_task": 8, "queue": "gpu", "account": "proj"},
+        exclusive=True,
     ),
-    "container": (
-        replace(BASE, gpus_per_node=2, memory=64 << 30, cpus_per_task=8, queue="gpu", account="proj", exclusive=True),
-        SITE,
-        replace(PLACE, error="/home/ada/code/{name}.{id}.err"),
+    "array": make(
+        SITE, ARRAY, array=JobArray.parse("0-99%10"), dependencies=(*AFTER, Dependency(AFTER_ANY, "13.pbs1"))
     ),
-    "array": (
-        replace(
-            BASE,
-            array=JobArray.parse("0-99%10"),
-            dependencies=(
-                Dependency(DependencyKind.AFTER_OK, "11.pbs1", "/home/ada/records/J"),
-                Dependency(DependencyKind.AFTER_OK, "12[].pbs1"),
-                Dependency(DependencyKind.AFTER_ANY, "13.pbs1"),
-            ),
-        ),
-        SITE,
-        ARRAY,
+    "list": make(SITE, ARRAY, array=JobArray.parse("3,5,10-12")),
+    "mpi": make(
+        parallel=Parallel.MPI, nodes=2, tasks_per_node=4, cpus_per_task=2, gpus_per_node=4, memory=(1 << 30) - 1
     ),
-    "list": (replace(BASE, array=JobArray.parse("3,5,10-12")), SITE, ARRAY),
-    "mpi": (
-        replace(
-            BASE,
-            parallel=Parallel.MPI,
-            nodes=2,
-            tasks_per_node=4,
-            cpus_per_task=2,
-            gpus_per_node=4,
-            memory=(1 << 30) - 1,
-        ),
-        SITE,
-        PLACE,
+    "abci": make(
+        ABCI, parallel=TORCHRUN, command=("train.py",), nodes=2, gpus_per_node=8, account="grp", queue="rt_HF"
     ),
-    "abci": (
-        replace(
-            BASE,
-            parallel=Parallel.TORCHRUN,
-            command=("train.py",),
-            nodes=2,
-            gpus_per_node=8,
-            account="grp",
-            queue="rt_HF",
-        ),
-        ABCI,
-        PLACE,
-    ),
-    "changed": (
-        replace(
-            BASE,
-            array=JobArray.parse("7"),
-            constraint="cputype=milan",
-            begin="203001010000",
-            mail="ada@example.org",
-            mail_on=("end",),
-            directives=("#PBS -lwalltime=2:00:00", "-W umask=022", '-v A=1,B="x y"', "-k oed"),
-            drop_directives=("-j", "-M"),
-        ),
-        SITE,
-        ARRAY,
+    "changed": make(
+        *(SITE, ARRAY),
+        **{"array": JobArray.parse("7"), "constraint": "cputype=milan", "begin": "203001010000"},
+        **{"mail": "ada@example.org", "mail_on": ("end",), "drop_directives": ("-j", "-M")},
+        directives=("#PBS -lwalltime=2:00:00", "-W umask=022", '-v A=1,B="x y"', "-k oed"),
     ),
 }
 
@@ -134,49 +97,38 @@ def test_pbs_script_is_as_written_down(name: str) -> None:
     assert render(name) == path.read_text()
 
 
-@pytest.mark.parametrize("name", JOBS)
-def test_pbs_script_is_clean(name: str) -> None:
-    script = render(name)
-    subprocess.run(["bash", "-n"], input=script, text=True, check=True)
-    shellcheck = [require_program("shellcheck"), "-s", "bash", "-e", "SC2016", "-"]
-    done = subprocess.run(shellcheck, input=script, text=True, capture_output=True, check=False)
+def test_pbs_scripts_are_clean_and_export_nothing() -> None:
+    words = [require_program("shellcheck"), "-s", "bash", "-e", "SC2016", *(GOLDEN / f"{name}.sh" for name in JOBS)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
-
-
-def test_pbs_environment_of_the_submitter_is_never_exported() -> None:
     assert not any(line == "#PBS -V" for name in JOBS for line in render(name).splitlines())
 
 
-@each_row(
-    ("fields", "select"),
-    [
-        ({}, "select=1"),
-        ({"nodes": 3}, "select=3"),
-        ({"cpus_per_task": 4}, "select=1:ncpus=4"),
-        ({"tasks": 4, "nodes": 2}, "select=2:ncpus=2:mpiprocs=2"),
-        ({"tasks": 4, "nodes": 2, "parallel": Parallel.MPI}, "select=2:ncpus=2:mpiprocs=2"),
-        ({"gpus_per_node": 2, "memory_per_gpu": 5 << 30}, "select=1:ngpus=2:mem=10gb"),
-        ({"cpus_per_task": 4, "memory_per_cpu": 1 << 30}, "select=1:ncpus=4:mem=4gb"),
-        ({"memory": 1}, "select=1:mem=1mb"),
-    ],
+@with_rows(
+    *(({}, "select=1"), ({"nodes": 3}, "select=3"), ({"cpus_per_task": 4}, "select=1:ncpus=4")),
+    ({"tasks": 4, "nodes": 2}, "select=2:ncpus=2:mpiprocs=2"),
+    ({"tasks": 4, "nodes": 2, "parallel": Parallel.MPI}, "select=2:ncpus=2:mpiprocs=2"),
+    ({"gpus_per_node": 2, "memory_per_gpu": 5 << 30}, "select=1:ngpus=2:mem=10gb"),
+    ({"cpus_per_task": 4, "memory_per_cpu": 1 << 30}, "select=1:ncpus=4:mem=4gb"),
+    ({"memory": 1}, "select=1:mem=1mb"),
 )
 def test_pbs_chunks(fields: dict[str, object], select: str) -> None:
     assert f"#PBS -l {select}" in ask(**fields)
 
 
-def test_pbs_chunks_are_spread_over_nodes() -> None:
+def test_pbs_chunks_are_spread_over_nodes_and_counted_in_fixed_queues() -> None:
     assert "#PBS -l place=scatter:excl" in ask(nodes=2, exclusive=True)
     assert not any("place" in line for line in ask())
     assert not any("place" in line for line in ask(ABCI, nodes=2, queue="rt_HF"))
-
-
-def test_pbs_fixed_queues_get_a_count_of_nodes_only() -> None:
     assert "#PBS -l select=1" in ask(ABCI, queue="rt_HG", cpus_per_task=4, gpus_per_node=1, memory=1 << 30)
     assert "#PBS -l select=2:mpiprocs=8" in ask(ABCI, queue="rt_HF", nodes=2, tasks_per_node=8, parallel=Parallel.MPI)
     assert {"#PBS -q R77", "#PBS -v RTYPE=rt_HF"} <= set(ask(ABCI, queue="rt_HF", reservation="R77"))
+    site = replace(SITE, queues=(Queue("all", is_default=True, is_whole_node=True, cpus_per_node=8),))
+    text = PBS.render(replace(BASE, nodes=2, tasks_per_node=4), site, PLACE)
+    assert "#PBS -l select=2:ncpus=4:mpiprocs=4\n#PBS -l place=scatter\n" in text
 
 
-def test_pbs_site_may_have_words_of_its_own() -> None:
+def test_pbs_words_of_sites_and_users() -> None:
     site = replace(SITE, gpu_directive="ngpus={count}:gpu_model={type}", memory_directive="-l pmem={size}")
     lines = ask(site, gpus_per_node=1, gpu_type="a100", memory=2 << 30)
     assert {"#PBS -l select=1:ngpus=1:gpu_model=a100", "#PBS -l pmem=2gb"} <= set(lines)
@@ -184,6 +136,10 @@ def test_pbs_site_may_have_words_of_its_own() -> None:
         ask(site, gpus_per_node=1)
     with pytest.raises(RequestRefused):
         ask(gpus_per_node=1, gpu_type="a100")
+    assert [line for line in ask(directives=("-l walltime=5",)) if "walltime" in line] == ["#PBS -l walltime=5"]
+    assert [line for line in ask(directives=("-lselect=4",)) if "select" in line] == ["#PBS -l select=4"]
+    assert not any("walltime" in line for line in ask(drop_directives=("walltime",)))
+    assert not any(" -l " in line for line in ask(drop_directives=("-l",)))
 
 
 @each_row("name", ["1a", "a/b:c", "é", "", "x" * 500])
@@ -199,22 +155,12 @@ def test_pbs_values_cannot_become_other_directives(key: str, value: str) -> None
         ask(**{key: value})
 
 
-def test_pbs_users_replace_and_drop() -> None:
-    assert [line for line in ask(directives=("-l walltime=5",)) if "walltime" in line] == ["#PBS -l walltime=5"]
-    assert [line for line in ask(directives=("-lselect=4",)) if "select" in line] == ["#PBS -l select=4"]
-    assert not any("walltime" in line for line in ask(drop_directives=("walltime",)))
-    assert not any(" -l " in line for line in ask(drop_directives=("-l",)))
-
-
-def test_pbs_terminal_takes_no_command() -> None:
+def test_pbs_submission_and_terminals() -> None:
     job, site, _ = JOBS["abci"]
     words = PBS.interactive_argv(job, site, ["/bin/kedge", "shell"])
     assert words == [
         "qsub", "-I", "-N", "train", "-l", "select=2", "-l", "walltime=1:00:00", "-q", "rt_HF", "-P", "grp",
     ]  # fmt: skip
-
-
-def test_pbs_submission() -> None:
     job, site, _ = JOBS["abci"]
     assert PBS.submit_argv("/r/script.sh", job, site) == ["qsub", "/r/script.sh"]
     outside = replace(site, account_on_command_line=True)
@@ -225,21 +171,9 @@ def test_pbs_submission() -> None:
         PBS.parse_submit("qsub: Unauthorized Request \n")
 
 
-def test_pbs_nodes_that_a_job_has_alone_are_as_many_as_it_asks_for() -> None:
-    site = replace(SITE, queues=(Queue("all", is_default=True, is_whole_node=True, cpus_per_node=8),))
-    text = PBS.render(replace(BASE, nodes=2, tasks_per_node=4), site, PLACE)
-    assert "#PBS -l select=2:ncpus=4:mpiprocs=4\n#PBS -l place=scatter\n" in text
-
-
-@each_row(
-    ("said", "written"),
-    [
-        ("2036-01-02T03:04:05", "203601020304.05"),
-        ("2036-01-02T03:04", "203601020304"),
-        ("2036-01-02 03:04", "203601020304"),
-        ("2036-01-02", "203601020000"),
-        ("01020304", "01020304"),
-    ],
+@with_rows(
+    *(("2036-01-02T03:04:05", "203601020304.05"), ("2036-01-02T03:04", "203601020304")),
+    *(("2036-01-02 03:04", "203601020304"), ("2036-01-02", "203601020000"), ("01020304", "01020304")),
 )
 def test_pbs_begins_when_slurm_would(said: str, written: str) -> None:
     assert f"#PBS -a {written}\n" in PBS.render(replace(BASE, begin=said), SITE, PLACE)
@@ -254,14 +188,10 @@ def test_pbs_launcher_of_another_runtime_reaches_nodes_without_ssh() -> None:
     assert "pbs_tmrsh" not in PBS.render(replace(job, runtime="kedge"), SITE, PLACE), "kedge launch does that"
 
 
-def test_pbs_cancels_tasks_and_sends_signals() -> None:
+def test_pbs_cancels_and_queries() -> None:
     assert PBS.cancel_argv(["12.pbs1", "13[].pbs1_4"]) == ["qdel", "12.pbs1", "13[4].pbs1"]
     assert PBS.cancel_argv(["12.pbs1"], "USR1") == ["qsig", "-s", "USR1", "12.pbs1"]
-
-
-def test_pbs_queries() -> None:
     assert PBS.list_query("ada").argv == ("qstat", "-f", "-w", "-t", "-u", "ada")
     history = PBS.history_query(["1.pbs1", "2[].pbs1"], 0.0)
-    assert history is not None
     assert history.argv == ("qstat", "-x", "-f", "-w", "-t", "1.pbs1", "2[].pbs1")
     assert history.may_fail

@@ -12,11 +12,11 @@ from kedge.cluster.job import Dependency, DependencyKind, IndexRange, Job, JobAr
 from kedge.cluster.schedulers.backend import ScriptContext
 from kedge.cluster.schedulers.choose import SCHEDULERS, find_backend
 from kedge.cluster.schedulers.slurm.backend import BACKEND as SLURM
-from kedge.cluster.schedulers.slurm.backend import format_size, format_time
 from kedge.cluster.schedulers.slurm.options import find_name, parse_directives, quote_word, split_words
+from kedge.cluster.schedulers.slurm.write_options import format_size, format_time
 from kedge.cluster.site import Queue, Site
 from kedge.errors import InvalidJob, KedgeError, NoScheduler, RequestRefused, SchedulerFailed
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 
 SITE = Site("generic-slurm", "Slurm", "slurm")
 TACC = Site("tacc", "TACC", "slurm", requires=("nodes", "tasks", "time"), gpu_directive="", memory_directive="")
@@ -34,11 +34,8 @@ def read_directives(job: Job, site: Site = SITE, place: ScriptContext = PLACE) -
     return [each for each in found if not each.startswith(usual)]
 
 
-def test_slurm_asks_for_nothing_that_nobody_asked_for() -> None:
+def test_slurm_asks_for_what_was_asked_and_nothing_else() -> None:
     assert read_directives(Job(command=("true",))) == []
-
-
-def test_slurm_asks_for_all_that_was_asked() -> None:
     job = Job(
         command=("true",), parallel=Parallel.MPI, nodes=2, tasks=8, tasks_per_node=4, cpus_per_task=3, gpus_per_node=4,
         gpu_type="a100", memory=96 * GIBI, time=93784, exclusive=True, account="proj", queue="gpu", qos="high",
@@ -50,30 +47,26 @@ def test_slurm_asks_for_all_that_was_asked() -> None:
         "--exclusive", "--constraint=a100&nvlink", "--begin=now+1hour", "--mail-user=ada@x.org",
         "--mail-type=BEGIN,END",
     ]  # fmt: skip
+    assert read_directives(Job(command=("x",), mail="a@b")) == ["--mail-user=a@b", "--mail-type=END,FAIL"]
 
 
-@each_row(
-    ("directive", "kind", "queue", "expected"),
-    [
-        (None, "", "gpu", ["--gpus-per-node=2"]),
-        (None, "h100", "gpu", ["--gpus-per-node=h100:2"]),
-        ("--gres=gpu:{type}:{count}", "", "", ["--gres=gpu:2"]),
-        ("--gres=gpu:{type}:{count}", "", "gpu", ["--gres=gpu:a100:2"]),
-        ("--gres=gpu:{type}:{count}", "h100", "gpu", ["--gres=gpu:h100:2"]),
-        ("--gres=gpu:{count}", "h100", "gpu", ["--gres=gpu:h100:2"]),
-        ("--gpus-per-node={count} --gpu-bind=none", "", "gpu", ["--gpus-per-node=2", "--gpu-bind=none"]),
-        ("", "h100", "gpu", []),
-    ],
+@with_rows(
+    (None, "", "gpu", ["--gpus-per-node=2"]),
+    (None, "h100", "gpu", ["--gpus-per-node=h100:2"]),
+    ("--gres=gpu:{type}:{count}", "", "", ["--gres=gpu:2"]),
+    ("--gres=gpu:{type}:{count}", "", "gpu", ["--gres=gpu:a100:2"]),
+    ("--gres=gpu:{type}:{count}", "h100", "gpu", ["--gres=gpu:h100:2"]),
+    ("--gres=gpu:{count}", "h100", "gpu", ["--gres=gpu:h100:2"]),
+    ("--gpus-per-node={count} --gpu-bind=none", "", "gpu", ["--gpus-per-node=2", "--gpu-bind=none"]),
+    ("", "h100", "gpu", []),
 )
-def test_slurm_asks_for_gpus_in_the_words_of_the_site(
-    directive: str | None, kind: str, queue: str, expected: list[str]
-) -> None:
+def test_slurm_asks_for_gpus_in_the_words_of_the_site(directive, kind, queue, expected) -> None:
     site = replace(SITE, gpu_directive=directive, queues=(Queue("gpu", gpu_type="a100"),))
     job = Job(command=("x",), gpus_per_node=2, gpu_type=kind, queue=queue)
     assert [each for each in read_directives(job, site) if not each.startswith("--partition")] == expected
 
 
-def test_slurm_asks_for_memory_in_the_words_of_the_site() -> None:
+def test_slurm_memory_nodes_tasks_and_time_in_the_words_of_the_site() -> None:
     job = Job(command=("x",), memory=1500 << 20)
     assert read_directives(job) == ["--mem=1500M"]
     assert read_directives(job, replace(SITE, memory_directive="--mem-per-node={size}")) == ["--mem-per-node=1500M"]
@@ -82,18 +75,12 @@ def test_slurm_asks_for_memory_in_the_words_of_the_site() -> None:
     assert read_directives(Job(command=("x",), memory=0)) == ["--mem=0"], "all of the node"
     assert read_directives(Job(command=("x",), memory_per_cpu=GIBI)) == ["--mem-per-cpu=1G"]
     assert read_directives(Job(command=("x",), memory_per_gpu=GIBI)) == ["--mem-per-gpu=1G"]
-
-
-def test_slurm_says_nodes_tasks_and_time_where_they_must_be_said() -> None:
     job = Job(command=("x",), gpus_per_node=4, memory=GIBI, time=600)
     assert read_directives(job, TACC) == ["--nodes=1", "--ntasks=1", "--time=00:10:00"]
     per_node = replace(job, parallel=Parallel.MPI, nodes=2, tasks_per_node=4)
     assert read_directives(per_node, TACC) == ["--nodes=2", "--ntasks-per-node=4", "--time=00:10:00"]
     torchrun = replace(job, parallel=Parallel.TORCHRUN, tasks_per_node=4)
     assert read_directives(torchrun, TACC) == ["--nodes=1", "--ntasks-per-node=1", "--time=00:10:00"]
-
-
-def test_slurm_starts_one_torchrun_on_each_node() -> None:
     job = Job(command=("train.py",), parallel=Parallel.TORCHRUN, nodes=2, gpus_per_node=4)
     assert "--ntasks-per-node=1" in read_directives(job)
     assert read_directives(replace(job, nodes=None)) == ["--gpus-per-node=4"]
@@ -118,32 +105,18 @@ def test_slurm_array_and_dependencies() -> None:
         SLURM.render(job, replace(SITE, refuses=("arrays",)), PLACE)
 
 
-def test_slurm_sends_mail_when_it_ends_where_nobody_says_when() -> None:
-    assert read_directives(Job(command=("x",), mail="a@b")) == ["--mail-user=a@b", "--mail-type=END,FAIL"]
-
-
-@each_row(
-    "own", ["-t 30", "-t30", "--time=30", "--time 30", "#SBATCH --time=30", "#SBATCH -t 30 # half an hour", "--tim=30"]
-)
+@with_rows("-t 30", "-t30", "--time=30", "--time 30", "#SBATCH --time=30", "#SBATCH -t 30 # half an hour", "--tim=30")
 def test_slurm_directive_of_the_user_replaces_ours(own: str) -> None:
     found = read_directives(Job(command=("x",), time=600, nodes=2, directives=(own,)))
-    assert len(found) == 2
-    assert found[0] == "--nodes=2"
+    assert (len(found), found[0]) == (2, "--nodes=2")
     assert "30" in found[1]
 
 
-@each_row(
-    ("own", "replaced"),
-    [
-        ("--tasks-per-node=2", "--ntasks-per-node"),
-        ("-p dev", "--partition"),
-        ("-N1-2", "--nodes"),
-        ("--mem-per-cpu=2G", "--mem"),
-        ("--gres=gpu:a100:1", "--gpus-per-node"),
-        ("-G 8", "--gpus-per-node"),
-        ("-Aother", "--account"),
-        ("-o here.txt", "--output"),
-    ],
+@with_rows(
+    ("--tasks-per-node=2", "--ntasks-per-node"),
+    *(("-p dev", "--partition"), ("-N1-2", "--nodes"), ("--mem-per-cpu=2G", "--mem")),
+    *(("--gres=gpu:a100:1", "--gpus-per-node"), ("-G 8", "--gpus-per-node"), ("-Aother", "--account")),
+    ("-o here.txt", "--output"),
 )
 def test_slurm_directive_replaces_what_excludes_it(own: str, replaced: str) -> None:
     job = Job(
@@ -156,30 +129,24 @@ def test_slurm_directive_replaces_what_excludes_it(own: str, replaced: str) -> N
     assert "#SBATCH --time=00:01:00" in found
 
 
-def test_slurm_directive_without_gpus_leaves_them_alone() -> None:
+def test_slurm_directives_of_sites_and_users_yield_to_those_above() -> None:
     job = Job(command=("x",), gpus_per_node=2, directives=("--gres=lustre:1", "--licenses=walrus:1 --nice"))
     assert read_directives(job) == ["--gpus-per-node=2", "--gres=lustre:1", "--licenses=walrus:1", "--nice"]
-
-
-def test_slurm_directives_of_the_site_yield_to_the_user() -> None:
     site = replace(SITE, directives=("--licenses=walrus:1", "--mem-per-cpu=300M --time=1:00:00"))
     assert read_directives(Job(command=("x",)), site) == ["--licenses=walrus:1", "--mem-per-cpu=300M", "--time=1:00:00"]
     assert read_directives(Job(command=("x",), memory=GIBI, directives=("-L horse",)), site) == [
         "--mem=1G", "--time=1:00:00", "-L horse",
     ]  # fmt: skip
+    site = replace(SITE, drop_directives=("export",))
+    assert read_directives(Job(command=("x",), directives=("--export=NONE",)), site) == ["--export=NONE"]
 
 
-@pytest.mark.parametrize("drop", ["mem", "--mem", "--mem=4G", "#SBATCH --mem"])
+@each_row("drop", ["mem", "--mem", "--mem=4G", "#SBATCH --mem"])
 def test_slurm_drops_what_it_is_told_to(drop: str) -> None:
     job = Job(command=("x",), memory=GIBI, time=60)
     assert read_directives(replace(job, drop_directives=(drop,))) == ["--time=00:01:00"]
     assert read_directives(job, replace(SITE, drop_directives=(drop,))) == ["--time=00:01:00"]
     assert read_directives(replace(job, drop_directives=("t", drop))) == []
-
-
-def test_slurm_writes_what_the_user_insists_on() -> None:
-    site = replace(SITE, drop_directives=("export",))
-    assert read_directives(Job(command=("x",), directives=("--export=NONE",)), site) == ["--export=NONE"]
 
 
 @each_row("own", ["mem=4G", "", "#SBATCH", "--comment='open", "--a=b\n--c=d"])
@@ -188,21 +155,15 @@ def test_slurm_refuses_what_is_no_directive(own: str) -> None:
         SLURM.render(Job(command=("x",), directives=(own,)), SITE, PLACE)
 
 
-def test_slurm_name_over_lines_is_one_in_the_directive_and_whole_in_the_job() -> None:
+def test_slurm_output_is_a_pattern_that_logs_find() -> None:
     script = SLURM.render(Job(name='a "b"\nc\\', command=("x",)), SITE, PLACE)
     assert '#SBATCH --job-name="a \\"b\\" c\\\\"' in script.splitlines()
     assert "#SBATCH --output=/home/ada/a__b__c_-%j.out" in script.splitlines()
     assert "KEDGE_JOB_NAME='a \"b\"\nc\\'" in script
-
-
-def test_slurm_output_does_not_take_a_path_for_a_pattern() -> None:
     place = replace(PLACE, output="/a%j b/{name}.{id}")
     assert read_directives(Job(command=("x",)), place=place) == ['--output="/a%%j b/%x.%j"']
     with pytest.raises(RequestRefused, match="backslash"):
         SLURM.render(Job(command=("x",)), SITE, replace(PLACE, output="/a\\b"))
-
-
-def test_slurm_output_is_where_logs_look_when_the_user_renames_the_job() -> None:
     renamed = Job(command=("x",), directives=("-J other",))
     assert "--output=/home/ada/kedge-%j.out" in read_directives(renamed)
     nameless = replace(SITE, drop_directives=("job-name",))
@@ -222,16 +183,11 @@ def test_slurm_account_goes_to_the_command_line_where_the_site_wants_it() -> Non
     assert read_directives(Job(command=("x",)), replace(SITE, account="p")) == ["--account=p"]
 
 
-@each_row(
-    ("printed", "id"),
-    [
-        ("123\n", "123"),
-        ("123;cluster-a.b\n", "123"),
-        ("*** Welcome to 2 clusters ***\n--> Verifying quota...OK\n4711\n", "4711"),
-        ("Submitted batch job 88\n", "88"),
-        ("Submitted batch job 88 on cluster big\n", "88"),
-        ("12\r\n", "12"),
-    ],
+@with_rows(
+    ("123\n", "123"),
+    ("123;cluster-a.b\n", "123"),
+    ("*** Welcome to 2 clusters ***\n--> Verifying quota...OK\n4711\n", "4711"),
+    *(("Submitted batch job 88\n", "88"), ("Submitted batch job 88 on cluster big\n", "88"), ("12\r\n", "12")),
 )
 def test_slurm_id_is_found_among_banners(printed: str, id: str) -> None:
     assert SLURM.parse_submit(printed) == id
@@ -243,9 +199,26 @@ def test_slurm_id_that_is_not_there_is_an_error(printed: str) -> None:
         SLURM.parse_submit(printed)
 
 
-def test_slurm_cancels_jobs_and_signals_all_of_them() -> None:
+def test_slurm_backend_and_its_words() -> None:
     assert SLURM.cancel_argv(["1", "2_3"]) == ["scancel", "1", "2_3"]
     assert SLURM.cancel_argv(["1"], "USR1") == ["scancel", "--signal=USR1", "--full", "1"]
+    names = {"-t", "-t30", "--time", "--time=30", "time", "t", "#SBATCH --time=3", "--time 30"}
+    assert {find_name(each) for each in names} == {"time"}
+    assert find_name("--tasks-per-node") == "ntasks-per-node"
+    assert find_name("--cpus") == "cpus-per-task", "sbatch takes what is unambiguous"
+    assert find_name("--unheard-of=1") == "unheard-of"
+    assert find_name("") == ""
+    assert [format_size(each) for each in (0, 1, 1 << 20, 3 << 30, 1 << 40, (1 << 30) + 1)] == [
+        "0", "1M", "1M", "3G", "1T", "1025M",
+    ]  # fmt: skip
+    assert [format_time(each) for each in (1, 60, 86399, 86400, 604800)] == [
+        "00:00:01", "00:01:00", "23:59:59", "1-00:00:00", "7-00:00:00",
+    ]  # fmt: skip
+    assert find_backend("slurm") is SLURM
+    assert SLURM.name == "slurm"
+    assert "slurm" in SCHEDULERS
+    with pytest.raises(NoScheduler, match="torque"):
+        find_backend("torque")
 
 
 @given(st.text(max_size=80).filter(lambda text: not any(ord(each) < 32 or ord(each) == 127 for each in text)))
@@ -261,29 +234,3 @@ def test_slurm_directives_are_read_or_refused(text: str) -> None:
     except KedgeError:
         return
     assert all(each.words[0].startswith("-") and each.name for each in found)
-
-
-def test_slurm_options_have_one_name() -> None:
-    names = {"-t", "-t30", "--time", "--time=30", "time", "t", "#SBATCH --time=3", "--time 30"}
-    assert {find_name(each) for each in names} == {"time"}
-    assert find_name("--tasks-per-node") == "ntasks-per-node"
-    assert find_name("--cpus") == "cpus-per-task", "sbatch takes what is unambiguous"
-    assert find_name("--unheard-of=1") == "unheard-of"
-    assert find_name("") == ""
-
-
-def test_slurm_units() -> None:
-    assert [format_size(each) for each in (0, 1, 1 << 20, 3 << 30, 1 << 40, (1 << 30) + 1)] == [
-        "0", "1M", "1M", "3G", "1T", "1025M",
-    ]  # fmt: skip
-    assert [format_time(each) for each in (1, 60, 86399, 86400, 604800)] == [
-        "00:00:01", "00:01:00", "23:59:59", "1-00:00:00", "7-00:00:00",
-    ]  # fmt: skip
-
-
-def test_backends_are_found_by_name() -> None:
-    assert find_backend("slurm") is SLURM
-    assert SLURM.name == "slurm"
-    assert "slurm" in SCHEDULERS
-    with pytest.raises(NoScheduler, match="torque"):
-        find_backend("torque")

@@ -8,7 +8,7 @@ from kedge.cluster.schedulers.choose import SCHEDULERS, find_usage_reader
 from kedge.cluster.schedulers.gridengine import usage as gridengine
 from kedge.cluster.schedulers.pbs import usage as pbs
 from kedge.cluster.schedulers.slurm import usage as slurm
-from tests.builders.rows import each_row
+from tests.builders.rows import with_rows
 from tests.requirements import REPOSITORY
 
 SACCT = """\
@@ -32,53 +32,34 @@ Job Id: 7.pbs1
 """
 
 
-def test_usage_of_sacct_adds_the_steps() -> None:
+def test_usage_of_sacct_qacct_and_qstat() -> None:
     found = slurm.parse_usage(SACCT)
     assert found["12"] == JobUsage(600.0, 8, 3723.0, 6 << 30, 32 << 30, 4)  # three tasks of 2 GiB on each node
     assert found["13_4"] == JobUsage(60.0, 1, None, None, 500 << 20, None)  # nobody measured it
-    assert found["14"] == JobUsage()
-    assert len(found) == 3
-
-
-def test_usage_of_sacct_is_asked_once_for_all() -> None:
-    query = slurm.usage_query(["12", "13"], 1794728736.0)
-    assert "--jobs=12,13" in query.argv
-    assert query.may_fail
-
-
-def test_usage_of_qacct_as_recorded() -> None:
+    assert (found["14"], len(found)) == (JobUsage(), 3)
     found = gridengine.parse_usage((REPOSITORY / "tests/golden/gridengine/recorded/accounts.txt").read_text())
     assert found["25"] == JobUsage(4.0, 1, 0.007, int(4.156 * (1 << 20)), None, None)
-
-
-def test_usage_of_qstat_counts_the_chunks() -> None:
     assert pbs.parse_usage(QSTAT) == {"7.pbs1": JobUsage(300, 10, 600, 2 << 30, None, 2)}
     several = QSTAT + QSTAT.replace("7.pbs1", "8.pbs1")
     assert list(pbs.parse_usage(several)) == ["7.pbs1", "8.pbs1"]
+    assert [name for name in SCHEDULERS if find_usage_reader(name) is None] == ["local"]
+    assert slurm.parse_usage("") == gridengine.parse_usage("") == pbs.parse_usage("") == {}
 
 
-@each_row(
-    ("select", "cpus", "gpus"),
-    [
-        ("ncpus=4:ngpus=1", 4, 1),  # as qsub got it: a chunk without a number is one
-        ("ncpus=4+2:ncpus=1", 6, None),
-        ("2:ncpus=4:mem=8gb", 8, None),
-        ("1", None, None),
-        ("", None, None),
-    ],
-)
-def test_usage_of_qstat_counts_chunks_as_they_were_asked_for(select: str, cpus: int | None, gpus: int | None) -> None:
-    [used] = pbs.parse_usage(QSTAT.replace("2:ncpus=4:ngpus=1+1:ncpus=2", select)).values()
-    assert (used.cpus, used.gpus) == (cpus, gpus)
-
-
-def test_usage_of_qstat_is_asked_of_the_history() -> None:
-    """Of tasks, too, and although it fails for a job that the server has forgotten."""
+def test_usage_is_asked_once_for_all() -> None:
+    query = slurm.usage_query(["12", "13"], 1794728736.0)
+    assert "--jobs=12,13" in query.argv
+    assert query.may_fail
+    # Of tasks, too, and although it fails for a job that the server has forgotten.
     query = pbs.usage_query(["7.pbs1", "8[].pbs1"], 0.0)
     assert query.argv == ("qstat", "-x", "-f", "-w", "-t", "7.pbs1", "8[].pbs1")
     assert query.may_fail
 
 
-def test_usage_readers_exist_for_all_but_the_local_queue() -> None:
-    assert [name for name in SCHEDULERS if find_usage_reader(name) is None] == ["local"]
-    assert slurm.parse_usage("") == gridengine.parse_usage("") == pbs.parse_usage("") == {}
+@with_rows(
+    ("ncpus=4:ngpus=1", 4, 1),  # as qsub got it: a chunk without a number is one
+    *(("ncpus=4+2:ncpus=1", 6, None), ("2:ncpus=4:mem=8gb", 8, None), ("1", None, None), ("", None, None)),
+)
+def test_usage_of_qstat_counts_chunks_as_they_were_asked_for(select: str, cpus: int | None, gpus: int | None) -> None:
+    [used] = pbs.parse_usage(QSTAT.replace("2:ncpus=4:ngpus=1+1:ncpus=2", select)).values()
+    assert (used.cpus, used.gpus) == (cpus, gpus)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -16,6 +15,7 @@ from kedge.cluster.site import Queue, Site
 from kedge.cluster.sites.check_request import Checked, check_request, describe_changes, nearest_request
 from kedge.cluster.sites.profile import SHIPPED, ProfileDirectory, load_site
 from kedge.errors import RequestRefused
+from tests.builders.rows import each_row, with_rows
 
 FOLDERS = (ProfileDirectory(SHIPPED, "shipped"),)
 SITES = {path.stem: load_site(path.stem, FOLDERS) for path in sorted(SHIPPED.glob("*.toml"))}
@@ -23,17 +23,17 @@ HOUR, DAY, GIGA = 3600, 86400, 1 << 30
 SDUMONT = {"HOME": "/prj/project/user", "SCRATCH": "/scratch/project/user"}
 
 
-def check(site: str, *, interactive: bool = False, **values: Any) -> Checked:
+def check(site: str, *, interactive: bool = False, **values) -> Checked:
     return check_request(Job(**values), SITES[site], interactive=interactive)
 
 
-def refuse(site: str, *, interactive: bool = False, **values: Any) -> RequestRefused:
+def refuse(site: str, *, interactive: bool = False, **values) -> RequestRefused:
     with pytest.raises(RequestRefused) as caught:
         check(site, interactive=interactive, **values)
     return caught.value
 
 
-def refuse_at(site: Site, job: Job | None = None, **surroundings: Any) -> RequestRefused:
+def refuse_at(site: Site, job: Job | None = None, **surroundings) -> RequestRefused:
     with pytest.raises(RequestRefused) as caught:
         check_request(job or Job(), site, **surroundings)
     return caught.value
@@ -68,9 +68,7 @@ TYPES = Site(
 )
 
 
-@pytest.mark.parametrize(
-    "queue_and_type", ["a h100", "a nvidia_h100_80gb", "a v100", "b a100", "b T40", "c h100", "a l4"]
-)
+@each_row("queue_and_type", ["a h100", "a nvidia_h100_80gb", "a v100", "b a100", "b T40", "c h100", "a l4"])
 def test_checks_refuse_types_of_gpus_that_a_queue_has_not(queue_and_type: str) -> None:
     queue, kind = queue_and_type.split()
     with pytest.raises(RequestRefused, match=f"{kind} was requested") as caught:
@@ -79,66 +77,56 @@ def test_checks_refuse_types_of_gpus_that_a_queue_has_not(queue_and_type: str) -
     assert "try: " in str(caught.value.hint)
 
 
-@pytest.mark.parametrize(
-    "queue_and_type",
-    ["a a100", "a A100-80GB", "a nvidia_a100", "a ampere", "a 40gb", "b V100", "b t4", "c Hopper", "d x1"],
-)
+@with_rows("a a100", "a A100-80GB", "a nvidia_a100", "a ampere", "a 40gb", "b V100", "b t4", "c Hopper", "d x1")
 def test_checks_take_types_of_gpus_that_a_queue_has_or_may_have(queue_and_type: str) -> None:
     queue, kind = queue_and_type.split()
     assert check_request(Job(gpus_per_node=1, gpu_type=kind, queue=queue), TYPES).job.queue == queue
 
 
-def test_checks_write_types_of_gpus_as_the_scheduler_does() -> None:
+def test_checks_types_of_gpus_choose_the_queue_and_are_written_as_there() -> None:
     asked = {"b": "V100", "c": "HOPPER", "a": "A100"}
     made = {
         queue: check_request(Job(gpus_per_node=1, gpu_type=kind, queue=queue), TYPES) for queue, kind in asked.items()
     }
     assert {queue: each.job.gpu_type for queue, each in made.items()} == {"b": "v100", "c": "hopper", "a": "A100"}
-
-
-def test_checks_choose_the_queue_that_has_the_type() -> None:
     assert check_request(Job(gpus_per_node=1, gpu_type="v100"), TYPES).job.queue == "b"
     assert "the GPUs of alpha at zih-alpha are A100" in refuse("zih-alpha", gpus_per_node=1, gpu_type="h100").message
+    problem = refuse("sdumont", queue="sequana_cpu", gpus_per_node=2, time=HOUR)
+    assert (problem.message, problem.hint) == ("sequana_cpu at sdumont has no GPUs", "try: --queue sequana_gpu")
+    problem = refuse("sdumont", queue="sequana_gpu", time=HOUR)
+    assert "never start" in problem.message
+    assert problem.hint == "try: --gpus 1"
 
 
-def test_checks_leave_alone_what_a_generic_site_knows_nothing_of() -> None:
+def test_checks_leave_alone_what_they_know_nothing_of() -> None:
     job = Job(gpus_per_node=100, nodes=5000, time=400 * DAY, queue="any", memory=1 << 50, exclusive=True)
     for name in ("generic-slurm", "generic-gridengine", "generic-pbs", "local"):
         assert check_request(job, SITES[name]) == Checked(job)
+    assert check("abci3", account="g", queue="R1234", nodes=500).job.queue == "R1234"
+    assert check("abci3", account="g", queue="rt_HF", reservation="R1234", time=30 * DAY).job.time == 30 * DAY
+    assert check("zih-alpha", queue="course", reservation="r1").job.queue == "course"
+    assert check("sdumont", queue="sequana_gpu_dev,sequana_gpu", gpus_per_node=1, time=HOUR).job.queue == (
+        "sequana_gpu_dev,sequana_gpu"
+    )
 
 
-def test_checks_too_many_gpus_are_spread_over_nodes() -> None:
+def test_checks_spread_gpus_and_shorten_times() -> None:
     problem = refuse("zih-alpha", gpus_per_node=16)
     assert problem.message == "alpha at zih-alpha has 8 GPUs per node; 16 were requested"
     assert problem.hint == "try: --nodes 2 --gpus 8 --queue alpha"
     assert problem.context["nearest"] == "--nodes 2 --gpus 8 --queue alpha"
     assert "--nodes 2 --gpus 5" in str(refuse("zih-alpha", gpus_per_node=10).hint)
     assert "--nodes 37 --gpus 8" in str(refuse("zih-alpha", gpus_per_node=1000).hint)
-
-
-def test_checks_too_long_goes_to_a_queue_that_allows_it() -> None:
     assert refuse("sdumont", queue="sequana_gpu_dev", gpus_per_node=1, time=HOUR).hint == ("try: --queue sequana_gpu")
     problem = refuse("zih-alpha", gpus_per_node=1, time=8 * DAY)
     assert problem.message == "a job in alpha at zih-alpha can run for at most 7d; 8d was requested"
     assert problem.hint == "try: --time 7d --queue alpha"
-
-
-def test_checks_interactive_limits_are_their_own() -> None:
     assert check("abci2", account="g", queue="rt_F", nodes=40, time=100 * HOUR)
     assert "12h" in str(refuse("abci2", account="g", queue="rt_F", time=100 * HOUR, interactive=True).hint)
     assert "--nodes 32" in str(refuse("abci2", account="g", queue="rt_F", nodes=40, interactive=True).hint)
-
-
-def test_checks_gpus_in_a_queue_without_name_those_that_have_some() -> None:
-    problem = refuse("sdumont", queue="sequana_cpu", gpus_per_node=2, time=HOUR)
-    assert problem.message == "sequana_cpu at sdumont has no GPUs"
-    assert problem.hint == "try: --queue sequana_gpu"
-
-
-def test_checks_no_gpus_where_such_jobs_wait_for_ever() -> None:
-    problem = refuse("sdumont", queue="sequana_gpu", time=HOUR)
-    assert "never start" in problem.message
-    assert problem.hint == "try: --gpus 1"
+    queues = tuple(Queue(f"q{count}", gpus_per_node=count) for count in (1, 4, 2))
+    site = Site("s", "", "slurm", queues=queues, refuses=("gpus",))
+    assert refuse_at(site, Job(gpus_per_node=8)).hint == "try: --nodes 2 --gpus 4 --queue q4"
 
 
 def test_checks_unknown_queues_propose_the_nearest() -> None:
@@ -264,12 +252,6 @@ def test_checks_say_where_a_refused_job_would_have_gone() -> None:
         assert (refused.context, "--arch" in str(refused.hint)) == ({"site": "s", "queue": "a"}, False)
 
 
-def test_checks_propose_most_of_what_was_asked_for_where_gpus_come_unasked() -> None:
-    queues = tuple(Queue(f"q{count}", gpus_per_node=count) for count in (1, 4, 2))
-    site = Site("s", "", "slurm", queues=queues, refuses=("gpus",))
-    assert refuse_at(site, Job(gpus_per_node=8)).hint == "try: --nodes 2 --gpus 4 --queue q4"
-
-
 def test_checks_of_unknown_queues_name_what_there_is() -> None:
     queues = (Queue("old", is_retired=True), Queue("gpu", gpus_per_node=4), Queue("cpu", gpus_per_node=0))
     site = Site("s", "", "pbs", queues=queues)
@@ -346,16 +328,7 @@ def test_checks_take_the_queue_of_a_server_and_name_what_is_near() -> None:
     assert caught.value.context == {"site": "s", "queue": "cpu", "nearest": "--queue gpu"}
 
 
-def test_checks_let_reservations_and_lists_of_queues_pass() -> None:
-    assert check("abci3", account="g", queue="R1234", nodes=500).job.queue == "R1234"
-    assert check("abci3", account="g", queue="rt_HF", reservation="R1234", time=30 * DAY).job.time == 30 * DAY
-    assert check("zih-alpha", queue="course", reservation="r1").job.queue == "course"
-    assert check("sdumont", queue="sequana_gpu_dev,sequana_gpu", gpus_per_node=1, time=HOUR).job.queue == (
-        "sequana_gpu_dev,sequana_gpu"
-    )
-
-
-def test_checks_requirements() -> None:
+def test_checks_requirements_and_the_account_of_a_profile() -> None:
     assert refuse("abci2", gpus_per_node=4).hint == "try: --account PROJECT --queue rt_F"
     assert refuse("tacc-frontera", gpus_per_node=4).hint == "try: --time 1h --queue rtx"
     assert "--time" in str(refuse("sdumont", queue="sequana_gpu", gpus_per_node=1).hint)
@@ -368,15 +341,12 @@ def test_checks_requirements() -> None:
     with pytest.raises(RequestRefused, match="requires a memory request") as caught:
         check_request(Job(), memory)
     assert caught.value.hint == "try: --mem 4G"
-
-
-def test_checks_the_account_of_a_profile_counts() -> None:
     site = replace(SITES["abci2"], account="g123")
     assert check_request(Job(gpus_per_node=4), site).job.account == "g123"
     assert check_request(Job(gpus_per_node=4, account="other"), site).job.account == "other"
 
 
-def test_checks_tacc_gives_gpus_and_memory_without_asking() -> None:
+def test_checks_what_tacc_gives_and_refuses() -> None:
     checked = check("tacc-frontera", gpus_per_node=1, memory=64 * GIGA, time=HOUR, queue="rtx")
     assert checked.job.gpus_per_node == 1  # --nv and torchrun still want to know
     assert checked.job.memory is None
@@ -385,9 +355,6 @@ def test_checks_tacc_gives_gpus_and_memory_without_asking() -> None:
         "rtx allocates whole nodes (128G of memory each); --mem is not passed on",
     )
     assert "has 128G of memory" in refuse("tacc-frontera", queue="rtx", time=HOUR, memory=200 * GIGA).message
-
-
-def test_checks_arrays_and_exclusive_where_they_are_refused() -> None:
     array = JobArray((IndexRange(0, 99),))
     problem = refuse("tacc-frontera", gpus_per_node=4, time=HOUR, array=array)
     assert problem.hint == "try: --queue rtx, without --array"
@@ -395,7 +362,7 @@ def test_checks_arrays_and_exclusive_where_they_are_refused() -> None:
     assert "without --exclusive" in str(refuse("sdumont", gpus_per_node=1, time=HOUR, exclusive=True).hint)
 
 
-def test_checks_cpus_memory_and_tasks() -> None:
+def test_checks_cpus_memory_tasks_and_warnings() -> None:
     problem = refuse("zih-alpha", cpus_per_task=100, memory=2048 * GIGA)
     assert "96 CPUs" in problem.message
     assert "990000M of memory" in problem.message
@@ -403,9 +370,6 @@ def test_checks_cpus_memory_and_tasks() -> None:
     assert "--nodes 2" in str(refuse("zih-alpha", nodes=1, tasks=100, memory=GIGA).hint)
     assert "memory" in refuse("zih-alpha", memory_per_cpu=20 * GIGA, cpus_per_task=90).message
     assert "memory" in refuse("zih-alpha", memory_per_gpu=200 * GIGA, gpus_per_node=8).message
-
-
-def test_checks_warn_of_little_memory_and_of_what_is_gone() -> None:
     assert "300M per CPU" in check("zih-alpha", gpus_per_node=1).warnings[0]
     assert check("zih-alpha", gpus_per_node=1, memory_per_cpu=GIGA).warnings == ()
     assert "switched off" in check("abci2", account="g", gpus_per_node=4).warnings[0]
@@ -414,7 +378,7 @@ def test_checks_warn_of_little_memory_and_of_what_is_gone() -> None:
     assert [("--export" in each, "--gres" in each) for each in warned] == [(True, False), (False, True)]
 
 
-def test_checks_the_image_is_for_the_nodes() -> None:
+def test_checks_nodes_for_images_and_terminals() -> None:
     site = SITES["sdumont2nd"]
     job = Job(account="a", gpus_per_node=1)
     assert check_request(job, site, architecture="amd64").job.queue == "lncc-h100_shared"
@@ -422,6 +386,11 @@ def test_checks_the_image_is_for_the_nodes() -> None:
     with pytest.raises(RequestRefused, match="has arm64 nodes, but the image is for amd64") as caught:
         check_request(Job(time=HOUR, gpus_per_node=1), SITES["tacc-vista"], architecture="amd64")
     assert "--arch arm64" in str(caught.value.hint)
+    site = Site("s", "s", "slurm", queues=(Queue("batch", is_interactive=False), Queue("shell")))
+    assert check_request(Job(), site, interactive=True).job.queue == "shell"
+    with pytest.raises(RequestRefused, match="not accept interactive jobs") as caught:
+        check_request(Job(queue="batch"), site, interactive=True)
+    assert caught.value.hint == "try: --queue shell"
 
 
 def test_checks_paths_that_nodes_do_not_see() -> None:
@@ -442,15 +411,7 @@ def test_checks_paths_that_nodes_do_not_see() -> None:
         check_request(job, SITES["sdumont"], environ={"HOME": "/prj/p"}, paths=["/prj/p"])
 
 
-def test_checks_queues_that_take_no_interactive_jobs() -> None:
-    site = Site("s", "s", "slurm", queues=(Queue("batch", is_interactive=False), Queue("shell")))
-    assert check_request(Job(), site, interactive=True).job.queue == "shell"
-    with pytest.raises(RequestRefused, match="not accept interactive jobs") as caught:
-        check_request(Job(queue="batch"), site, interactive=True)
-    assert caught.value.hint == "try: --queue shell"
-
-
-def some(*choices: Any) -> st.SearchStrategy[Any]:
+def some(*choices):
     return st.sampled_from((None, *choices))
 
 
@@ -483,7 +444,7 @@ def list_paths(job: Job) -> list[str]:
 
 def refuse_or_serve(job: Job, site: Site, *, interactive: bool) -> None:
     """A request is served as it is filled in, or what is proposed instead is served."""
-    around: dict[str, Any] = {"interactive": interactive, "environ": SDUMONT}
+    around = {"interactive": interactive, "environ": SDUMONT}
     nearest = nearest_request(job, site, paths=list_paths(job), **around)
     try:
         checked = check_request(job, site, paths=list_paths(job), **around)
@@ -544,9 +505,7 @@ QUEUES = st.builds(
     interactive=st.booleans(),
 )
 @settings(max_examples=150, deadline=None)
-def test_checks_what_is_proposed_would_be_served_anywhere(
-    queues: list[Queue], job: Job, requires: set[str], refuses: set[str], interactive: bool
-) -> None:
+def test_checks_what_is_proposed_would_be_served_anywhere(queues, job, requires, refuses, interactive) -> None:
     site = Site("s", "s", "slurm", queues=tuple(queues), requires=tuple(requires), refuses=tuple(refuses - requires))
     refuse_or_serve(job, site, interactive=interactive)
     for queue in queues:

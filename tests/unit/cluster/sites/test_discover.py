@@ -3,21 +3,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kedge.base.frozen import replace
-from kedge.cluster.schedulers.gridengine.discover import (
-    GridEngineTexts,
-    find_groups,
-    parse_names,
-    parse_settings,
-)
-from kedge.cluster.schedulers.gridengine.discover import (
-    read_site as discover_gridengine,
-)
+from kedge.cluster.schedulers.gridengine.discover import GridEngineTexts, find_groups, parse_names, parse_settings
+from kedge.cluster.schedulers.gridengine.discover import read_site as discover_gridengine
 from kedge.cluster.schedulers.pbs.discover import PbsTexts
 from kedge.cluster.schedulers.pbs.discover import read_site as discover_pbs
 from kedge.cluster.schedulers.slurm.discover import SlurmTexts, parse_gres
@@ -26,7 +17,7 @@ from kedge.cluster.site import Queue, Site
 from kedge.cluster.sites.discover import compare_sites, find_runtime_module, suggest_name
 from kedge.cluster.sites.profile import SHIPPED, ProfileDirectory, load_site, make_site, parse_profile
 from kedge.cluster.sites.schema import SCHEDULERS, write_profile
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 from tests.requirements import REPOSITORY
 
 RECORDED = REPOSITORY / "tests/golden/discover"
@@ -45,49 +36,23 @@ def test_discover_slurm_reads_what_a_real_one_says() -> None:
     site = discover_slurm(slurm_texts(), "tiny")
     assert (site.title, site.scheduler, site.mpi_type) == ("tiny (Slurm 22.05.8)", "slurm", "pmix")
     assert [each.name for each in site.queues] == ["gpu", "dev", "mixed", "cpu"]  # `old` is down
-    gpu = Queue(
-        "gpu",
-        is_default=True,
-        nodes=2,
-        cpus_per_node=8,
-        memory_per_node=4000 * MEGA,
-        gpus_per_node=4,
-        gpu_type="a100",
-        arch="arm64",
-        max_time=8 * HOUR,
-        default_time=600,
-    )
+    node = Queue("gpu", nodes=2, cpus_per_node=8, memory_per_node=4000 * MEGA, gpus_per_node=4, gpu_type="a100")
+    gpu = replace(node, arch="arm64", is_default=True, max_time=8 * HOUR, default_time=600)
     assert site.find_queue("gpu") == gpu
-    assert site.find_queue("dev") == replace(
-        gpu, name="dev", is_default=False, nodes=1, max_nodes=1, max_time=1200, default_time=None
-    )
-    assert site.find_queue("cpu") == Queue(
-        "cpu",
-        nodes=1,
-        cpus_per_node=32,
-        memory_per_node=16000 * MEGA,
-        gpus_per_node=0,
-        arch="arm64",
-        max_time=7 * DAY,
-        is_whole_node=True,
-    )
+    dev = replace(gpu, name="dev", is_default=False, nodes=1, max_nodes=1, max_time=1200, default_time=None)
+    assert site.find_queue("dev") == dev
+    node = Queue("cpu", nodes=1, cpus_per_node=32, memory_per_node=16000 * MEGA, gpus_per_node=0, arch="arm64")
+    assert site.find_queue("cpu") == replace(node, max_time=7 * DAY, is_whole_node=True)
 
 
-def test_discover_slurm_takes_the_largest_of_several_kinds_of_nodes() -> None:
+def test_discover_slurm_limits_of_partitions_users_and_qualities_of_service() -> None:
     mixed = discover_slurm(slurm_texts(), "tiny").find_queue("mixed")
-    assert mixed is not None
     assert (mixed.cpus_per_node, mixed.gpus_per_node, mixed.gpu_type, mixed.max_time) == (32, 4, "", None)
     assert "1 × 16 CPUs and 8000 MB with 2 × v100, 2 × a100" in mixed.note
-
-
-def test_discover_slurm_default_memory_is_that_of_all_partitions() -> None:
     texts = slurm_texts()
     assert discover_slurm(texts, "x").default_memory_per_cpu is None  # not all have one
     lines = [line for line in texts.partitions.splitlines() if "DefMemPerCPU=100" in line]
     assert discover_slurm(SlurmTexts("\n".join(lines)), "x").default_memory_per_cpu == 100 * MEGA
-
-
-def test_discover_slurm_limits_of_users_and_qualities_of_service_count() -> None:
     partitions = recorded("slurm-partitions").replace(
         "PartitionName=mixed AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL AllocNodes=ALL Default=NO QoS=N/A",
         "PartitionName=mixed AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL AllocNodes=ALL Default=NO QoS=gpus",
@@ -96,34 +61,20 @@ def test_discover_slurm_limits_of_users_and_qualities_of_service_count() -> None
     rows = "proj|mixed|10|3-00:00:00\nproj|dev||00:10:00\nproj|cpu|1|UNLIMITED\n"
     site = discover_slurm(SlurmTexts(partitions, qos=qos, associations=rows), "x")
     mixed, dev = site.find_queue("mixed"), site.find_queue("dev")
-    assert mixed is not None
     assert dev is not None
     assert (mixed.max_time, mixed.max_nodes, mixed.max_gpus, mixed.needs_gpus) == (3 * DAY, 10, 96, True)
     assert (dev.max_time, dev.max_nodes, dev.needs_gpus) == (600, 1, False)
     assert site.account == "proj"
-
-
-def test_discover_slurm_of_several_accounts_the_widest_limit_counts() -> None:
     site = discover_slurm(SlurmTexts(recorded("slurm-partitions"), associations="a||2|\nb||4|1-00:00:00\n"), "x")
     gpu = site.find_queue("gpu")
-    assert gpu is not None
     assert (site.account, gpu.max_nodes, gpu.max_time) == ("", 4, 8 * HOUR)
 
 
-@each_row(
-    ("text", "gpus"),
-    [
-        ("gpu:a100:4", (("a100", 4),)),
-        ("gpu:a100:4(S:0-1)", (("a100", 4),)),
-        ("gpu:4", (("", 4),)),
-        ("gpu:tesla:no_consume:2", (("tesla", 2),)),
-        ("gpu", (("", 1),)),
-        ("gpu:a100", (("a100", 1),)),
-        ("gpu:a100_1g.5gb:7,gpu:a100:1,mps:400", (("a100_1g.5gb", 7), ("a100", 1))),
-        ("(null)", ()),
-        ("", ()),
-        ("lustre:1", ()),
-    ],
+@with_rows(
+    *(("gpu:a100:4", (("a100", 4),)), ("gpu:a100:4(S:0-1)", (("a100", 4),)), ("gpu:4", (("", 4),))),
+    *(("gpu:tesla:no_consume:2", (("tesla", 2),)), ("gpu", (("", 1),)), ("gpu:a100", (("a100", 1),))),
+    ("gpu:a100_1g.5gb:7,gpu:a100:1,mps:400", (("a100_1g.5gb", 7), ("a100", 1))),
+    *(("(null)", ()), ("", ()), ("lustre:1", ())),
 )
 def test_discover_slurm_reads_gpus(text: str, gpus: tuple[tuple[str, int], ...]) -> None:
     assert parse_gres(text) == gpus
@@ -138,7 +89,7 @@ def gridengine_texts() -> GridEngineTexts:
         groups={"@allhosts": "ge01 ge02\n"},
         environments={**environments, "ppn4": recorded("gridengine-environment")},
         resources=recorded("gridengine-resources"),
-        loads=recorded("gridengine-loads"),
+        loads=recorded("gridengine-loads") + "ge03 broken\n",
     )
 
 
@@ -149,15 +100,8 @@ def test_discover_gridengine_reads_what_a_real_one_says() -> None:
     assert (queue.arch, queue.max_time, queue.is_interactive) == ("arm64", None, True)
     assert queue.memory_per_node == 24064 * MEGA
     assert site.gpu_directive == "-l gpu={count}"
-    assert dict(site.options) == {
-        "smp_environment": "smp",
-        "mpi_environment": "ppn{tasks}",
-        "gpu_per_slot": "yes",
-    }
+    assert dict(site.options) == {"smp_environment": "smp", "mpi_environment": "ppn{tasks}", "gpu_per_slot": "yes"}
     assert "rt_F" in site.notes[0]
-
-
-def test_discover_gridengine_reads_limits_and_resources_of_other_sites() -> None:
     queue = recorded("gridengine-queue").replace("h_rt                  INFINITY", "h_rt 24:00:00,[@long=48:00:00]")
     queue = queue.replace("slots                 8", "slots 8,[ge01=16]").replace("BATCH INTERACTIVE", "BATCH")
     resources = (
@@ -174,14 +118,8 @@ def test_discover_gridengine_reads_limits_and_resources_of_other_sites() -> None
     assert options["exclusive"] == "-l exclusive=true"
     assert (options["memory_resource"], options["memory_per_slot"]) == ("h_vmem", "yes")
     assert "gpu_per_slot" not in options
-
-
-def test_discover_gridengine_says_what_is_missing_for_several_nodes() -> None:
     texts = replace(gridengine_texts(), environments={"mpi": "allocation_rule $fill_up\n"})
     assert "options.mpi_environment" in discover_gridengine(texts, "x").notes[0]
-
-
-def test_discover_gridengine_reads_names_and_continuations() -> None:
     assert parse_names("all.q\n\nlong.q\n") == ["all.q", "long.q"]
     assert parse_names("no parallel environment defined\n") == []
     assert find_groups("hostlist @a @b-1 host3\n") == ["@a", "@b-1"]
@@ -194,32 +132,17 @@ def test_discover_pbs_reads_what_is_documented() -> None:
     assert site.title == "pbs1 (PBS 2022.1.6.20231025034236)"
     assert [each.name for each in site.queues] == ["rt_HF", "rt_HG", "big"]  # the others take no jobs of users
     full, shared, big = site.queues
-    assert full == Queue(
-        "rt_HF",
-        nodes=2,
-        cpus_per_node=192,
-        memory_per_node=2113409284 * 1024,
-        gpus_per_node=8,
-        max_nodes=128,
-        max_time=168 * HOUR,
-        default_time=HOUR,
-        is_whole_node=True,
-    )
+    node = Queue("rt_HF", nodes=2, cpus_per_node=192, memory_per_node=2113409284 * 1024, gpus_per_node=8)
+    assert full == replace(node, max_nodes=128, max_time=168 * HOUR, default_time=HOUR, is_whole_node=True)
     assert (shared.is_default, shared.nodes, shared.max_nodes) == (True, 1, 1)
     assert (big.nodes, big.cpus_per_node, big.gpus_per_node, big.min_nodes, big.max_gpus) == (1, 96, 0, 65, 512)
 
 
-@each_row(
-    ("text", "module"),
-    [
-        ("/apps/modulefiles:\nopenmpi/4.0.5(default)\nsingularitypro/3.9\nsingularitypro/4.1\n", "singularitypro"),
-        ("tacc-apptainer/1.3.3\ntacc-singularity/3.7\n", "tacc-apptainer"),
-        ("apptainer\n", "apptainer"),
-        ("tools/apptainer/1.2(default)\n", "tools/apptainer"),
-        ("bash: module: command not found\n", ""),
-        ("", ""),
-        ("singularity-python-tools/1.0\n", ""),
-    ],
+@with_rows(
+    ("/apps/modulefiles:\nopenmpi/4.0.5(default)\nsingularitypro/3.9\nsingularitypro/4.1\n", "singularitypro"),
+    ("tacc-apptainer/1.3.3\ntacc-singularity/3.7\n", "tacc-apptainer"),
+    *(("apptainer\n", "apptainer"), ("tools/apptainer/1.2(default)\n", "tools/apptainer")),
+    *(("bash: module: command not found\n", ""), ("", ""), ("singularity-python-tools/1.0\n", "")),
 )
 def test_discover_modules_finds_the_runtime(text: str, module: str) -> None:
     assert find_runtime_module(text) == module
@@ -238,42 +161,39 @@ LINES = st.text(
 )
 TEXTS = st.lists(LINES, max_size=3).map(tuple)
 TABLES = st.dictionaries(LINES.filter(bool), LINES, max_size=3).map(lambda each: tuple(each.items()))
+
+QUEUES = st.builds(
+    Queue,
+    name=LINES.filter(bool),
+    note=LINES,
+    gpus_per_node=st.none() | st.integers(0, 100),
+    max_time=st.none() | st.integers(1, 10**7),
+    memory_per_node=st.none() | st.integers(1, 1 << 50),
+    is_interactive=st.booleans(),
+)
 SITES = st.builds(
     Site,
     name=st.just("x"),
     title=LINES.filter(bool),
     scheduler=st.sampled_from(SCHEDULERS),
-    notes=TEXTS,
-    setup=TEXTS,
-    environment=TABLES,
-    options=TABLES,
+    **dict.fromkeys(("notes", "setup"), TEXTS),
+    **dict.fromkeys(("environment", "options"), TABLES),
     gpu_directive=st.none() | LINES,
     home_on_nodes=st.booleans(),
     internet_on_nodes=st.none() | st.booleans(),
     default_memory_per_cpu=st.none() | st.integers(1, 1 << 50),
-    queues=st.lists(
-        st.builds(
-            Queue,
-            name=LINES.filter(bool),
-            note=LINES,
-            gpus_per_node=st.none() | st.integers(0, 100),
-            max_time=st.none() | st.integers(1, 10**7),
-            memory_per_node=st.none() | st.integers(1, 1 << 50),
-            is_interactive=st.booleans(),
-        ),
-        max_size=3,
-        unique_by=lambda each: each.name,
-    ).map(tuple),
+    queues=st.lists(QUEUES, max_size=3, unique_by=lambda each: each.name).map(tuple),
 )
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(SITES)
 def test_discover_profiles_are_read_back_as_they_were_written(site: Site) -> None:
     assert make_site(parse_profile(write_profile(site, opening=("a",)), "x"), "x", "") == site
 
 
 @each_row("path", sorted(SHIPPED.glob("*.toml")), ids=lambda path: path.stem)
-def test_discover_shipped_profiles_are_read_back_too(path: Path) -> None:
+def test_discover_shipped_profiles_are_read_back_too(path) -> None:
     site = load_site(path.stem, (ProfileDirectory(SHIPPED, "shipped"),))
     assert make_site(parse_profile(write_profile(site), "x"), site.name, site.origin) == site
 
@@ -282,36 +202,21 @@ def test_discover_differences_are_named_queue_by_queue() -> None:
     live = discover_slurm(slurm_texts(), "tiny")
     assert compare_sites(live, live) == []
     gpu, dev, *rest = live.queues
-    said = replace(
-        live,
-        queues=(
-            replace(gpu, max_time=24 * HOUR, gpus_per_node=8, memory_per_node=4100 * MEGA),
-            replace(dev, max_time=None),
-            *rest[1:],
-            Queue("fast"),
-            Queue("gone", is_retired=True),
-        ),
-    )
-    assert [str(each) for each in compare_sites(said, live)] == [
+    changed = replace(gpu, max_time=24 * HOUR, gpus_per_node=8, memory_per_node=4100 * MEGA)
+    queues = (changed, replace(dev, max_time=None), *rest[1:], Queue("fast"), Queue("gone", is_retired=True))
+    assert [str(each) for each in compare_sites(replace(live, queues=queues), live)] == [
         "gpu: gpus_per_node is 8 in the profile, 4 in the scheduler",
         "gpu: max_time is 1d in the profile, 8h in the scheduler",
         "fast: in the profile, not in the scheduler",
         "mixed: in the scheduler, not in the profile",
     ]
-    other = replace(live, scheduler="pbs")
-    assert [each.key for each in compare_sites(other, live)] == ["scheduler"]
+    assert [each.key for each in compare_sites(replace(live, scheduler="pbs"), live)] == ["scheduler"]
     assert compare_sites(replace(live, queues=()), live) == []
 
 
-@each_row(
-    ("names", "name"),
-    [
-        (("login1", "login1.alpha.hpc.tu-dresden.de"), "alpha"),
-        (("vm",), "vm"),
-        (("head01",), "head"),
-        (("Ünï",), "-n-"),
-        ((), "site"),
-    ],
+@with_rows(
+    (("login1", "login1.alpha.hpc.tu-dresden.de"), "alpha"),
+    *((("vm",), "vm"), (("head01",), "head"), (("Ünï",), "-n-"), ((), "site")),
 )
 def test_discover_names_the_site_after_its_machines(names: tuple[str, ...], name: str) -> None:
     assert suggest_name(names) == name

@@ -7,7 +7,6 @@ The sentences are free; their figures are not.
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from kedge.cluster.job import IndexRange, Job, JobArray, Parallel
 from kedge.cluster.site import Queue, Site
@@ -25,7 +24,7 @@ MEGA, GIGA, HOUR, DAY = 1 << 20, 1 << 30, 3600, 86400
 Found = tuple[str, list[str], str | None, int]
 
 
-def ask(job: Job, *, queue: Queue, scheduler: str = "slurm", around: Any = None, **site: Any) -> QueueRequest:
+def ask(job: Job, *, queue: Queue, scheduler: str = "slurm", around=None, **site) -> QueueRequest:
     return QueueRequest(job, Site("site", "", scheduler, **site), queue, **(around or {}))
 
 
@@ -39,7 +38,7 @@ def show(request: QueueRequest, finding: UnmetRequest) -> Found:
     return finding.limit, re.findall(r"\d+\w?", finding.reason), changes, finding.cost
 
 
-def queue(**values: Any) -> Queue:
+def queue(**values) -> Queue:
     return Queue("queue", **values)
 
 
@@ -231,7 +230,7 @@ def test_limits_are_judged_with_the_nodes_that_tasks_need() -> None:
 HOME = {"HOME": "/home/u", "SCRATCH": "/home/u/scratch", "GROUP": "/group/g"}
 
 
-def test_paths_are_hidden_by_the_directory_that_is_named() -> None:
+def test_paths_are_hidden_and_proposed_below_scratch() -> None:
     site = Site(
         "site",
         "",
@@ -252,9 +251,6 @@ def test_paths_are_hidden_by_the_directory_that_is_named() -> None:
     assert [find_hidden_root(path, seen, HOME) for path in expected] == [None] * len(expected)
     assert find_hidden_root("/x", Site("site", "", "slurm", hidden_paths=("/",)), {}) == "/"
     assert find_hidden_root("/x", Site("site", "", "slurm", home_on_nodes=False), {}) is None
-
-
-def test_paths_that_are_hidden_are_proposed_below_scratch() -> None:
     cases: list[tuple[Job, list[str], str]] = [
         (Job(), ["/home/u/run"], "--directory /home/u/scratch/run"),
         (Job(), ["/home/u/run/../x", "/home/u/y"], "--directory /home/u/scratch/x"),

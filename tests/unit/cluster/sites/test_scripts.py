@@ -9,20 +9,17 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-from pathlib import Path
-
-import pytest
 
 from kedge.base.frozen import replace
 from kedge.base.release import VERSION
 from kedge.cluster.job import IndexRange, Job, JobArray, Parallel
 from kedge.cluster.schedulers.backend import ScriptContext
 from kedge.cluster.schedulers.choose import find_backend
-from kedge.cluster.site import Site
 from kedge.cluster.sites.check_request import check_request
 from kedge.cluster.sites.profile import find_folders, list_sites, load_site
 from kedge.errors import RequestRefused
 from kedge.system.start_kedge import own_command
+from tests.builders.matrices import EVERY
 from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY, require_program
 
@@ -42,13 +39,13 @@ BASE = Job(
 )
 
 
-def largest_node(site: Site, nodes: int = 1) -> int:
+def largest_node(site, nodes: int = 1) -> int:
     """GPUs of the node with the most of them; generic sites do not say, and there four are asked for."""
     wide = [each for each in site.queues if min(each.max_nodes or nodes, each.nodes or nodes) >= nodes]
     return max((each.gpus_per_node or 0 for each in wide), default=0) or 4
 
 
-def make_requests(site: Site) -> dict[str, Job]:
+def make_requests(site) -> dict[str, Job]:
     """The six requests, with as many GPUs as the site has in a node."""
     gpus, of_two = largest_node(site), largest_node(site, 2)
     return {
@@ -102,7 +99,7 @@ def _hide_python(argv: list[str]) -> list[str]:
     return ["KEDGE", *argv[len(own) :]] if argv[: len(own)] == own else argv
 
 
-def name_golden(site: str, request: str) -> Path:
+def name_golden(site: str, request: str):
     return GOLDEN / site / f"{request}.sh"
 
 
@@ -117,20 +114,22 @@ def test_site_script_is_word_by_word_what_it_was(site: str, request_name: str) -
     assert text == golden.read_text()
 
 
-def test_site_scripts_of_no_other_site_are_kept() -> None:
+@EVERY
+def test_site_scripts_are_clean_for_shellcheck_and_all_kept(is_every: bool) -> None:
+    """One script of each site and all of each scheduler, and all of all sites in `make test-all`."""
     assert sorted(each.name for each in GOLDEN.iterdir()) == SITES
-
-
-def test_site_scripts_are_clean_for_shellcheck() -> None:
-    shellcheck = require_program("shellcheck")
-    scripts = [name_golden(site, each) for site in SITES for each in REQUESTS if each != "interactive"]
-    scripts = [each for each in scripts if each.read_text().startswith("#!")]
-    assert len(scripts) >= 5 * (len(SITES) - 3)
-    done = subprocess.run([shellcheck, "--shell=bash", *map(str, scripts)], capture_output=True, text=True, check=False)
+    chosen = [
+        (site, each) for site in SITES for each in REQUESTS[:5] if is_every or site.startswith(("generic", "local"))
+    ]
+    chosen += [(site, REQUESTS[number % 5]) for number, site in enumerate(SITES)]
+    scripts = {name_golden(*each) for each in chosen if name_golden(*each).read_text().startswith("#!")}
+    assert len(scripts) > (4 * len(SITES) if is_every else 20)
+    words = [require_program("shellcheck"), "--shell=bash", *map(str, scripts)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.parametrize("site", [each for each in SITES if each.startswith("tacc-")])
+@each_row("site", [each for each in SITES if each.startswith("tacc-")])
 def test_site_scripts_of_tacc_have_none_of_what_it_refuses(site: str) -> None:
     for request in REQUESTS:
         text = name_golden(site, request).read_text()

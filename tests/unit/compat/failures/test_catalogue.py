@@ -34,8 +34,18 @@ def explain(text: str) -> Clue:
     return next(iter(find_clues(text, notes=True)), Clue("", "", ""))
 
 
-def test_catalogue_names_each_failure_once() -> None:
+def test_catalogue_is_whole_and_names_commands_that_exist() -> None:
     assert [name for name, count in Counter(failure.name for failure in ALL).items() if count > 1] == []
+    causes = Counter((failure.cause, failure.level) for failure in ALL)
+    assert [cause for cause, count in causes.items() if count > 1] == []
+    assert [failure.name for failure in ALL if not failure.source] == []
+    wrong = [
+        f"{failure.name}: {command}: {problem}"
+        for failure in ALL
+        for command in re.findall(r"'(kedge [a-z][^']*)'", failure.cause + failure.remedy)
+        if (problem := judge_command(command.split()[1:])) is not None
+    ]
+    assert not wrong, "\n" + "\n".join(wrong)
 
 
 def test_failure_is_the_first_that_its_own_message_is_explained_by() -> None:
@@ -74,11 +84,6 @@ def test_what_is_said_of_a_message_quotes_it() -> None:
     assert not wrong, "\n" + "\n".join(wrong)
 
 
-def test_causes_tell_failures_apart() -> None:
-    causes = Counter((failure.cause, failure.level) for failure in ALL)
-    assert [cause for cause, count in causes.items() if count > 1] == []
-
-
 def test_remedies_name_something_to_type_or_to_do() -> None:
     """A command, an option, a variable, a path; or a part of the sentence that begins with what to do."""
     wrong = [
@@ -100,18 +105,4 @@ def test_sentences_go_on_where_others_put_them() -> None:
             is_large = first[0].isupper() and first[1:].islower()
             if (is_large and first not in NAMES) or re.search(r"[. ]$|\s\s", text):
                 wrong.append(f"{failure.name}: {text!r}")
-    assert not wrong, "\n" + "\n".join(wrong)
-
-
-def test_failures_have_a_source() -> None:
-    assert [failure.name for failure in ALL if not failure.source] == []
-
-
-def test_catalogue_names_commands_that_exist() -> None:
-    wrong = [
-        f"{failure.name}: {command}: {problem}"
-        for failure in ALL
-        for command in re.findall(r"'(kedge [a-z][^']*)'", failure.cause + failure.remedy)
-        if (problem := judge_command(command.split()[1:])) is not None
-    ]
     assert not wrong, "\n" + "\n".join(wrong)

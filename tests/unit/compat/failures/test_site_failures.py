@@ -37,25 +37,22 @@ def test_site_failure_replaces_the_one_of_the_same_name(site: Path) -> None:
     assert find_clues(FULL) == ()
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong", "said"),
-    [
-        ("examples = [", "examples = [1,", "[storage.project-quota]: examples: it must be a list of texts"),
-        ('source = "', 'origin = "', "[storage.project-quota]: unknown key 'origin'"),
-        ('source = "our file servers"', "", "[storage.project-quota]: 'source' is missing"),
-        ('source = "our file servers"', "source = 1", "[storage.project-quota]: source: it must be text in quotes"),
-        ("source =", 'sure = "surely"\nsource =', "[storage.project-quota]: sure: it must be one of certain, likely"),
-        ("source =", "least = true\nsource =", "[storage.project-quota]: least: it must be a whole number"),
-        ("quota of", "quota of (", "[storage.project-quota]: pattern: missing ), unterminated subpattern"),
-        ("quota of (", "quote of (", "[storage.project-quota]: the pattern does not match the example 'write: "),
-        ('"quota"', '"Quota"', "marks: it must be a list of texts in small letters"),
-        ('"quota"', '"quotas"', "[storage.project-quota]: no word of 'marks' is in 'write: "),
-        ("[storage.project-quota]", "[project-quota]", "project-quota.pattern]: it must be a table of keys"),
-        ("[storage.project-quota]", '[storage."a\\u001bb"]', "names must be printable"),
-        ("[storage.project-quota]", "storage = 1\n[a.b]", "storage: failures stand in tables such as [storage.NAME]"),
-        ("[storage", "\0", "is not TOML"),
-    ],
-)
+@pytest.mark.parametrize(("right", "wrong", "said"), [
+    ("examples = [", "examples = [1,", "[storage.project-quota]: examples: it must be a list of texts"),
+    ('source = "', 'origin = "', "[storage.project-quota]: unknown key 'origin'"),
+    ('source = "our file servers"', "", "[storage.project-quota]: 'source' is missing"),
+    ('source = "our file servers"', "source = 1", "[storage.project-quota]: source: it must be text in quotes"),
+    ("source =", 'sure = "surely"\nsource =', "[storage.project-quota]: sure: it must be one of certain, likely"),
+    ("source =", "least = true\nsource =", "[storage.project-quota]: least: it must be a whole number"),
+    ("quota of", "quota of (", "[storage.project-quota]: pattern: missing ), unterminated subpattern"),
+    ("quota of (", "quote of (", "[storage.project-quota]: the pattern does not match the example 'write: "),
+    ('"quota"', '"Quota"', "marks: it must be a list of texts in small letters"),
+    ('"quota"', '"quotas"', "[storage.project-quota]: no word of 'marks' is in 'write: "),
+    ("[storage.project-quota]", "[project-quota]", "project-quota.pattern]: it must be a table of keys"),
+    ("[storage.project-quota]", '[storage."a\\u001bb"]', "names must be printable"),
+    ("[storage.project-quota]", "storage = 1\n[a.b]", "storage: failures stand in tables such as [storage.NAME]"),
+    ("[storage", "\0", "is not TOML"),
+])  # fmt: skip
 def test_wrong_site_file_is_told_and_kedge_goes_on(
     site: Path, right: str, wrong: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""MPIs of trees by their files: played trees of every family, and the real ones of this host where it has them."""
+"""MPIs of trees by their files, the one that a program loads, and the real ones of this host where it has them."""
 
 from __future__ import annotations
 
 import os
 
 from kedge.cluster.mpi import CRAY, INTEL, MPICH, MVAPICH, OPEN_MPI, PMI1, PMI2, PMIX, UNKNOWN_FAMILY, MpiFacts
+from kedge.compat.mpi.program_mpi import NeededMpi, find_needed_by, find_needed_mpi
 from kedge.compat.mpi.read_tree import find_mpis
+from kedge.image.formats.elf import parse_elf
 from kedge.system.views import DirectoryView, TableView
 from tests.builders.elf_files import make_library
 from tests.requirements import require_file
@@ -26,24 +28,18 @@ def make_open_mpi(prefix: str, *plugins: str, **more: bytes | str) -> dict[str, 
     return {f"{prefix}/libmpi.so.40.30.4": OPEN_40, f"{prefix}/libopen-pal.so.40": PAL, **files, **more}
 
 
-def test_open_mpi_of_a_system() -> None:
+def test_open_mpi_by_its_files() -> None:
     files = make_open_mpi(LIB, "mca_pmix_ext3x", "mca_pmix_isolated", "mca_pml_ucx", "mca_btl_tcp")
     files[f"{LIB}/libmpi.so.40"] = "-> libmpi.so.40.30.4"
     (mpi,) = read({**files, "/usr/bin/mpirun": "-> orterun", "/usr/bin/orterun": b""}, ("/usr/bin/orterun",))
     assert (mpi.title, mpi.soname, mpi.pmi, mpi.fabrics) == ("Open MPI 4.1.4", "libmpi.so.40", (PMIX,), ("ucx",))
     assert (mpi.glibc, mpi.needs_glibc, mpi.launcher, mpi.prefix) == ("2.36", "2.34", "/usr/bin/mpirun", "")
-
-
-def test_open_mpi_without_pmi_and_with_that_of_slurm() -> None:
     (none,) = read(make_open_mpi(LIB, "mca_pmix_isolated", "mca_btl_tcp"))
     assert (none.pmi, none.fabrics) == ((), ())
     (both,) = read(make_open_mpi(LIB, "mca_pmix_pmix3x", "mca_pmix_s2", "mca_pmix_s1"))
     assert both.pmi == (PMIX, PMI2, PMI1)
     (inside,) = read(make_open_mpi(LIB))
     assert inside.pmi is None, "all plug-ins are inside the library: its version must do"
-
-
-def test_open_mpi_5_knows_pmix_alone() -> None:
     library = make_library("libmpi.so.40", ["libopen-pal.so.80", "libpmix.so.2"])
     (mpi,) = read({f"{LIB}/libmpi.so.40.40.3": library, f"{LIB}/libpmix.so.2": b"OpenPMIx 5.0.1"})
     assert (mpi.title, mpi.pmi, mpi.pmix_version) == ("Open MPI 5.0", (PMIX,), "5.0.1")
@@ -87,41 +83,26 @@ def test_intel_mpi_needs_the_library_of_slurm() -> None:
     assert (mpi.prefix, mpi.pmi) == (prefix, (PMI2, PMI1))
 
 
-def test_mpich_with_pmix() -> None:
+def test_several_mpis_are_told_apart() -> None:
+    text = b"MPICH Version:\t4.1\0"
+    files = {
+        f"{LIB}/libmpi.so.40.30.4": OPEN_40, "/usr/bin/mpirun": "-> orterun", "/usr/bin/orterun": b"",
+        "/opt/mpich/lib/libmpi.so.12": make_library("libmpi.so.12", text=text), "/opt/mpich/bin/mpirun": b"",
+    }  # fmt: skip
+    programs = ("/usr/bin/orterun", "/opt/mpich/bin/mpirun")
+    assert [mpi.family for mpi in read(files, programs, PATH="/usr/bin")] == [OPEN_MPI, MPICH]
+    assert [mpi.family for mpi in read(files, programs, PATH="/opt/mpich/bin:/usr/bin")] == [MPICH, OPEN_MPI]
     text = b"MPICH Version:\t4.2.0\0"
     library = make_library("libmpi.so.12", ["libpmix.so.2", "libfabric.so.1"], text=text)
     (mpi,) = read({"/opt/mpich/lib/libmpi.so.12.4.0": library})
     assert (mpi.title, mpi.pmi, mpi.fabrics) == ("MPICH 4.2.0", (PMIX,), ("libfabric",))
-
-
-def test_version_by_the_package() -> None:
     status = "Package: libopenmpi3\nStatus: install ok installed\nVersion: 4.1.4-3+b1\nArchitecture: amd64\n"
     (mpi,) = read({f"{LIB}/libmpi.so.40.30.4": OPEN_40, "/var/lib/dpkg/status": status})
     assert (mpi.version, mpi.source) == ("4.1.4", "package libopenmpi3 4.1.4-3+b1")
-
-
-def test_several_are_ordered_by_path() -> None:
-    text = b"MPICH Version:\t4.1\0"
-    files = {
-        f"{LIB}/libmpi.so.40.30.4": OPEN_40,
-        "/usr/bin/mpirun": "-> orterun",
-        "/usr/bin/orterun": b"",
-        "/opt/mpich/lib/libmpi.so.12": make_library("libmpi.so.12", text=text),
-        "/opt/mpich/bin/mpirun": b"",
-    }
-    programs = ("/usr/bin/orterun", "/opt/mpich/bin/mpirun")
-    assert [mpi.family for mpi in read(files, programs, PATH="/usr/bin")] == [OPEN_MPI, MPICH]
-    assert [mpi.family for mpi in read(files, programs, PATH="/opt/mpich/bin:/usr/bin")] == [MPICH, OPEN_MPI]
-
-
-def test_what_is_no_library_is_passed_over() -> None:
-    assert read({f"{LIB}/libmpi.so.40": b"no ELF", f"{LIB}/libmpich.so.12": b"\x7fELF\x02\x01" + bytes(60)}) == []
-    assert read({}) == []
-
-
-def test_headers_tell_where_there_is_no_library() -> None:
     (mpi,) = read({"/usr/local/mpi/include/mpi.h": '#define MPICH_VERSION "3.4.3"\n'})
     assert (mpi.title, mpi.source) == ("MPICH 3.4.3", "file /usr/local/mpi/include/mpi.h")
+    assert read({f"{LIB}/libmpi.so.40": b"no ELF", f"{LIB}/libmpich.so.12": b"\x7fELF\x02\x01" + bytes(60)}) == []
+    assert read({}) == []
 
 
 def test_mpis_of_this_host() -> None:
@@ -134,3 +115,35 @@ def test_mpis_of_this_host() -> None:
     assert found[OPEN_MPI].version.startswith(("4.", "5."))
     assert found[MPICH].version.startswith("4.")
     assert found[MPICH].fabrics
+
+
+OPEN = make_library("libmpi.so.40")
+FILES = {
+    "/usr/lib64/libmpi.so.40": OPEN,
+    "/opt/mpi/lib/libmpi.so.40": OPEN,
+    "/usr/bin/direct": make_library(needed=["libmpi.so.40", "libc.so.6"]),
+    "/usr/bin/own": make_library(needed=["libmpi.so.40"], runpath="$ORIGIN/../../opt/mpi/lib"),
+    "/usr/bin/through": make_library(needed=["libpetsc.so.3"]),
+    "/usr/lib64/libpetsc.so.3": make_library("libpetsc.so.3", ["libmpich.so.12"]),
+    "/usr/bin/none": make_library(needed=["libc.so.6"]),
+    "/usr/bin/script": "#!/usr/bin/env python3\nimport mpi4py\n",
+    "/usr/bin/python3": make_library(needed=["libc.so.6"]),
+    "/usr/lib/python3.11/site-packages/mpi4py/MPI.cpython-311.so": make_library(needed=["libmpi.so.40"]),
+}
+PROGRAMS = tuple(path for path in FILES if path.startswith("/usr/bin/"))
+
+
+def find(program: str, **variables: str) -> NeededMpi:
+    return find_needed_mpi(TableView(FILES, PROGRAMS), program, variables)
+
+
+def test_which_mpi_a_program_loads() -> None:
+    assert find("direct") == NeededMpi("libmpi.so.40", "/usr/lib64/libmpi.so.40")
+    assert find("/usr/bin/direct", LD_LIBRARY_PATH="/opt/mpi/lib").path == "/opt/mpi/lib/libmpi.so.40"
+    assert find("own").path == "/opt/mpi/lib/libmpi.so.40"
+    assert find("through") == NeededMpi("libmpich.so.12", "")
+    assert find("script").name == find("python3").name == "libmpi.so.40"
+    elf = parse_elf(make_library(needed=["libpetsc.so.3"]), "a.out")
+    assert elf is not None
+    assert find_needed_by(TableView(FILES), elf, {}) == NeededMpi("libmpich.so.12", "")
+    assert find("none") == find("absent") == find("/usr/bin/absent") == NeededMpi()

@@ -7,23 +7,17 @@ import sqlite3
 import struct
 from pathlib import Path
 
-import pytest
-
 from kedge.compat.packages.rpm_database import list_rpm_packages
 from kedge.system.views import TableView
+from tests.builders.rows import each_row
 
 
 def make_header(name: str, version: str = "2.34", release: str = "60.el9", epoch: int | None = None) -> bytes:
     """A header with the tags that are read."""
     tags: list[tuple[int, int, list[str] | list[int]]] = [
-        (1000, 6, [name]),
-        (1001, 6, [version]),
-        (1002, 6, [release]),
-        (1022, 6, ["x86_64"]),
-        (1116, 4, [0, 1]),
-        (1117, 8, ["libc.so.6", "ldd"]),
-        (1118, 8, ["/usr/lib64/", "/usr/bin/"]),
-    ]
+        (1000, 6, [name]), (1001, 6, [version]), (1002, 6, [release]), (1022, 6, ["x86_64"]), (1116, 4, [0, 1]),
+        (1117, 8, ["libc.so.6", "ldd"]), (1118, 8, ["/usr/lib64/", "/usr/bin/"]),
+    ]  # fmt: skip
     if epoch is not None:
         tags.append((1003, 4, [epoch]))
     index, data = b"", b""
@@ -79,7 +73,7 @@ def make_ndb(headers: list[bytes]) -> bytes:
     return (head + slots).ljust(4096, b"\0") + blobs
 
 
-def test_rpm_sqlite_lists_packages_with_files(tmp_path: Path) -> None:
+def test_rpm_sqlite_and_ndb_list_packages(tmp_path: Path) -> None:
     data = make_sqlite([make_header("glibc"), make_header("gpg-pubkey"), make_header("bind", epoch=32)], tmp_path)
     packages = list(list_rpm_packages(TableView({"/usr/lib/sysimage/rpm/rpmdb.sqlite": data})))
     assert [(package.name, package.version) for package in packages] == [
@@ -88,27 +82,21 @@ def test_rpm_sqlite_lists_packages_with_files(tmp_path: Path) -> None:
     ]
     assert packages[0].files == ("/usr/lib64/libc.so.6", "/usr/bin/ldd")
     assert packages[0].architecture == "x86_64"
+    view = TableView({"/usr/lib/sysimage/rpm/Packages.db": make_ndb([make_header("glibc"), make_header("zypper")])})
+    assert [package.name for package in list_rpm_packages(view)] == ["glibc", "zypper"]
 
 
-@pytest.mark.parametrize("order", ["<", ">"])
+@each_row("order", ["<", ">"])
 def test_rpm_berkeley_lists_packages(order: str) -> None:
     long = make_header("kernel", release="1." + "x" * 150)
     view = TableView({"/var/lib/rpm/Packages": make_berkeley([make_header("glibc"), long], order)})
     assert [package.name for package in list_rpm_packages(view)] == ["glibc", "kernel"]
 
 
-def test_rpm_ndb_lists_packages() -> None:
-    view = TableView({"/usr/lib/sysimage/rpm/Packages.db": make_ndb([make_header("glibc"), make_header("zypper")])})
-    assert [package.name for package in list_rpm_packages(view)] == ["glibc", "zypper"]
-
-
-@pytest.mark.parametrize("name", ["rpmdb.sqlite", "Packages", "Packages.db"])
-def test_rpm_damaged_databases_have_no_packages(name: str, tmp_path: Path) -> None:
-    whole = {
-        "rpmdb.sqlite": make_sqlite([make_header("glibc")], tmp_path),
-        "Packages": make_berkeley([make_header("glibc")]),
-        "Packages.db": make_ndb([make_header("glibc")]),
-    }[name]
-    for cut in range(1, len(whole), 97):
-        list(list_rpm_packages(TableView({f"/var/lib/rpm/{name}": whole[:cut]})))
-        list(list_rpm_packages(TableView({f"/var/lib/rpm/{name}": whole[:cut] + b"\xff" * (len(whole) - cut)})))
+def test_rpm_damaged_databases_have_no_packages(tmp_path: Path) -> None:
+    headers = [make_header("glibc")]
+    whole = {"rpmdb.sqlite": make_sqlite(headers, tmp_path), "Packages": make_berkeley(headers)}
+    for name, data in {**whole, "Packages.db": make_ndb(headers)}.items():
+        for cut in range(1, len(data), 97):
+            list(list_rpm_packages(TableView({f"/var/lib/rpm/{name}": data[:cut]})))
+            list(list_rpm_packages(TableView({f"/var/lib/rpm/{name}": data[:cut] + b"\xff" * (len(data) - cut)})))

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kedge.compat.packages.python_search import find_package, find_torch_launcher, search_files
 from kedge.system.views import TableView
 from tests.builders.rows import each_row
@@ -27,35 +25,31 @@ def torch_at(place: str, *files: str, version: str = "1.9.0a0+c3d40fd") -> dict[
     }
 
 
-@each_row(
-    ("files", "words", "is_elastic"),
-    [
-        (torch_at(CONDA, "launch.py", "run.py") | {"/opt/conda/bin/torchrun": b"#!"}, "torchrun", True),
-        (torch_at(CONDA, "launch.py", "run.py"), "python -m torch.distributed.run", True),
-        (torch_at(CONDA, "launch.py"), "python -m torch.distributed.launch --use_env", False),
-        (
-            torch_at(CONDA, "launch.py") | {EXAMPLE: b"LOCAL_RANK"},
-            "python -m torch.distributed.launch --use_env",
-            False,
-        ),
-        (torch_at(CONDA, "launch-1.0.py") | {EXAMPLE: b"LOCAL_RANK"}, f"python {EXAMPLE}", False),
-        (torch_at(CONDA, "launch-1.0.py") | {EXAMPLE: b"--rank"}, "python -m torch.distributed.launch", False),
-        (torch_at(CONDA), "", False),
-    ],
-)
+@each_row(("files", "words", "is_elastic"), [
+    (torch_at(CONDA, "launch.py", "run.py") | {"/opt/conda/bin/torchrun": b"#!"}, "torchrun", True),
+    (torch_at(CONDA, "launch.py", "run.py"), "python -m torch.distributed.run", True),
+    (torch_at(CONDA, "launch.py"), "python -m torch.distributed.launch --use_env", False),
+    (torch_at(CONDA, "launch.py") | {EXAMPLE: b"LOCAL_RANK"}, "python -m torch.distributed.launch --use_env", False),
+    (torch_at(CONDA, "launch-1.0.py") | {EXAMPLE: b"LOCAL_RANK"}, f"python {EXAMPLE}", False),
+    (torch_at(CONDA, "launch-1.0.py") | {EXAMPLE: b"--rank"}, "python -m torch.distributed.launch", False),
+    (torch_at(CONDA), "", False),
+])  # fmt: skip
 def test_the_newest_launcher_that_the_files_have(files: dict[str, bytes], words: str, is_elastic: bool) -> None:
     found = find_torch_launcher(TableView({**PYTHONS, **files}), NGC)
-    assert found is not None
     assert (" ".join(found.words), found.is_elastic) == (words, is_elastic)
 
 
-def test_one_line_says_what_is_started_and_why() -> None:
+def test_words_and_reason_of_a_launcher() -> None:
     found = find_torch_launcher(TableView({**PYTHONS, **torch_at(CONDA, "launch.py", "run.py")}), NGC)
-    assert found is not None
     assert found.reason == (
         "python -m torch.distributed.run starts the processes of each node:"
         " PyTorch 1.9.0a0+c3d40fd of the image has no program torchrun"
     )
+    odd = "/opt/$(reboot)"
+    files = {f"{odd}/bin/python": b"#!", f"{odd}/pyvenv.cfg": b"home = /usr/bin\n"}
+    files |= torch_at(f"{odd}/lib/python3.10/site-packages", "run.py")
+    found = find_torch_launcher(TableView(files), {})
+    assert found.words == ()
 
 
 VENV = {
@@ -64,7 +58,7 @@ VENV = {
 }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("files", "environment", "words"),
     [
         # the Python of the system, and Debian's three directories
@@ -108,46 +102,27 @@ def test_pytorch_is_found_wherever_it_is_installed(
 ) -> None:
     system = {"/usr/bin/python3.10": b"#!", "/usr/bin/python3": "-> python3.10"}
     found = find_torch_launcher(TableView({**system, **files}), environment)
-    assert found is not None
     assert " ".join(found.words) == words
 
 
-def test_a_virtual_environment_sees_the_system_only_if_it_says_so() -> None:
+def test_another_python_than_the_one_in_path() -> None:
     system = {"/usr/bin/python3.10": b"#!", "/usr/bin/python3": "-> python3.10"}
     files = {**system, **VENV, **torch_at("/usr/local/lib/python3.10/dist-packages", "run.py")}
     path = {"PATH": "/srv/train/bin:/usr/bin"}
     found = find_package(TableView(files), path, "torch")
-    assert found is not None
     assert found.python == "python3", "that of the system"
     files["/srv/train/pyvenv.cfg"] = b"include-system-site-packages = true\n"
     found = find_package(TableView(files), path, "torch")
-    assert found is not None
     assert found.python == "python"
-
-
-def test_another_python_than_the_one_in_path() -> None:
     files = {"/usr/bin/python3.8": b"#!", "/usr/bin/python3": "-> python3.8", "/usr/bin/python3.10": b"#!"}
     files |= torch_at("/usr/local/lib/python3.10/dist-packages", "run.py")
     found = find_package(TableView(files), {}, "torch")
-    assert found is not None
     assert found.python == "/usr/bin/python3.10"
 
 
-def test_no_pytorch() -> None:
+def test_pytorch_that_is_not_there_or_elsewhere() -> None:
     files = {**PYTHONS, f"{CONDA}/torchvision/__init__.py": b"", f"{CONDA}/torch.txt": b"", "/data/torch/file": b""}
     assert find_torch_launcher(TableView(files), NGC) is None
     assert search_files(TableView(files), "torch") == ""
-
-
-def test_a_search_through_all_files_finds_it_anywhere_and_does_not_follow_links() -> None:
     files = {**torch_at("/software/spack/x/torch-src"), "/software/loop": "-> /software", "/usr/share/a.py": b""}
     assert search_files(TableView(files), "torch") == "/software/spack/x/torch-src/torch"
-
-
-def test_names_of_an_image_that_a_shell_would_read_are_no_words_of_a_script() -> None:
-    odd = "/opt/$(reboot)"
-    files = {f"{odd}/bin/python": b"#!", f"{odd}/pyvenv.cfg": b"home = /usr/bin\n"}
-    files |= torch_at(f"{odd}/lib/python3.10/site-packages", "run.py")
-    found = find_torch_launcher(TableView(files), {})
-    assert found is not None
-    assert found.words == ()

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kedge.container.env_scripts import is_oci_script, read_workdir
@@ -14,7 +14,7 @@ from kedge.errors import CannotStart
 from kedge.image.formats.singularityd.scripts import render_runscript
 from kedge.system.views import TableView
 from tests.builders.payloads import make_host, make_image, make_plain_image, plan
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 
 WORD = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
 RUNSCRIPT = "/.singularity.d/runscript"
@@ -41,26 +41,20 @@ exec "$@"
 @each_row(
     ("entrypoint", "command", "arguments", "expected"),
     [
-        ((), ("a", "b"), [], ["a", "b"]),
-        ((), ("a", "b"), ["x", "y z"], ["x", "y z"]),
-        (("/e", "-f"), (), [], ["/e", "-f"]),
-        (("/e", "-f"), (), ["x"], ["/e", "-f", "x"]),
-        (("/e",), ("a",), [], ["/e", "a"]),
-        (("/e",), ("a",), ["x"], ["/e", "x"]),
-        ((), (), [], ["/bin/sh"]),
+        *(((), ("a", "b"), [], ["a", "b"]), ((), ("a", "b"), ["x", "y z"], ["x", "y z"])),
+        *((("/e", "-f"), (), [], ["/e", "-f"]), (("/e", "-f"), (), ["x"], ["/e", "-f", "x"])),
+        *((("/e",), ("a",), [], ["/e", "a"]), (("/e",), ("a",), ["x"], ["/e", "x"]), ((), (), [], ["/bin/sh"])),
         ((), (), ["ls"], ["ls"]),
     ],
 )
 @each_row("no_eval", [False, True])
-def test_run_starts_entrypoint_and_command(
-    entrypoint: tuple[str, ...], command: tuple[str, ...], arguments: list[str], expected: list[str], *, no_eval: bool
-) -> None:
+def test_run_starts_entrypoint_and_command(entrypoint, command, arguments, expected, *, no_eval) -> None:
     image = make_image(entrypoint=entrypoint, command=command)
     payload = plan(image, verb="run", arguments=arguments, no_eval=no_eval)
-    assert payload.argv == expected
-    assert bool(payload.search) == ("/" not in expected[0])
+    assert (payload.argv, bool(payload.search)) == (expected, "/" not in expected[0])
 
 
+@settings(max_examples=40)
 @given(st.lists(WORD, min_size=1, max_size=3), st.lists(WORD, max_size=3))
 def test_run_gives_words_of_any_kind_unchanged(entrypoint: list[str], command: list[str]) -> None:
     image = make_image(entrypoint=tuple(entrypoint), command=tuple(command), shells=())
@@ -72,34 +66,27 @@ def test_run_evaluates_words_once_unless_told_not_to() -> None:
     words = ["$A", "a b", "x\\y", "\\$A", '"q"']
     assert plan(image, verb="run", arguments=words).argv == ["echo", "from image", "a b", "x\\y", "$A", "q"]
     assert plan(image, verb="run", arguments=words, no_eval=True).argv == ["echo", *words]
-
-
-def test_run_leaves_commands_in_words_to_the_script() -> None:
     payload = plan(make_image(entrypoint=("echo",)), verb="run", arguments=["$(date)"])
     assert payload.argv == [RUNSCRIPT, "$(date)"]
 
 
-def test_run_understands_scripts_of_others() -> None:
+def test_scripts_that_read_the_config_are_understood() -> None:
     image = make_image(more={RUNSCRIPT: FOREIGN_RUNSCRIPT})
     assert plan(image, verb="run", arguments=[]).argv == ["/bin/entry", "one", "it's"]
     assert plan(image, verb="run", arguments=["x"]).argv == ["/bin/entry", "x"]
+    assert is_oci_script(render_runscript(["a'b", 'c"d'], ["$e"]))
 
 
-@pytest.mark.parametrize(
-    "script",
-    [
-        FOREIGN_RUNSCRIPT.replace("# prepare", "module load x"),
-        FOREIGN_RUNSCRIPT.replace("#!/bin/sh", "#!/bin/bash"),
-        FOREIGN_RUNSCRIPT.replace('eval "set', 'eval "set --'),
-        '#!/bin/sh\nexec python3 "$@"\n',
-    ],
+@with_rows(
+    *(FOREIGN_RUNSCRIPT.replace("# prepare", "module load x"), FOREIGN_RUNSCRIPT.replace("#!/bin/sh", "#!/bin/bash")),
+    *(FOREIGN_RUNSCRIPT.replace('eval "set', 'eval "set --'), '#!/bin/sh\nexec python3 "$@"\n'),
 )
 def test_run_starts_scripts_that_somebody_wrote(script: str) -> None:
     assert not is_oci_script(script)
     assert plan(make_image(more={RUNSCRIPT: script}), verb="run", arguments=["x"]).argv == [RUNSCRIPT, "x"]
 
 
-def test_run_without_script_takes_what_there_is() -> None:
+def test_verbs_take_the_scripts_and_programs_there_are() -> None:
     payload = plan(make_plain_image({"/bin/sh": ""}), verb="run", arguments=["-c", "true"])
     assert payload.argv == ["/bin/sh", "-c", "true"]
     assert any("kedge starts /bin/sh" in note for note in payload.notes)
@@ -109,6 +96,14 @@ def test_run_without_script_takes_what_there_is() -> None:
     assert plan(bare, verb="run", arguments=["y"]).argv == ["/app", "y"]
     with pytest.raises(CannotStart, match="has no default command"):
         plan(make_plain_image({}, executables=()), verb="run", arguments=[])
+    assert plan(make_image(), verb="test", arguments=[]).argv == []
+    assert plan(make_plain_image({"/bin/sh": ""}), verb="start", arguments=[]).argv == []
+    tested = make_image(more={"/.singularity.d/test": "#!/bin/sh\ntrue\n"})
+    assert plan(tested, verb="test", arguments=["x"]).argv == ["/.singularity.d/test", "x"]
+    assert plan(make_image(), verb="start", arguments=["x"]).argv == ["/.singularity.d/startscript", "x"]
+    payload = plan(make_image("PATH=/opt/bin"), None, "prog", "-x")
+    assert (payload.argv, payload.search[0]) == (["prog", "-x"], "/opt/bin")
+    assert plan(make_image(), None, "./prog").search == []
 
 
 def test_shell_prefers_what_is_asked_for() -> None:
@@ -118,21 +113,12 @@ def test_shell_prefers_what_is_asked_for() -> None:
     payload = plan(make_image(shells=("/bin/sh",)), {"SHELL": "/bin/zsh"}, verb="shell", arguments=[])
     assert (payload.argv, payload.environ["SHELL"]) == (["/bin/sh"], "/bin/sh")
     payload = plan(make_image(more={"/bin/busybox": b""}), verb="shell", shell="/bin/busybox", arguments=[])
-    assert payload.argv == ["/bin/busybox"]
-    assert payload.environ["SINGULARITY_SHELL"] == "/bin/busybox"
+    assert (payload.argv, payload.environ["SINGULARITY_SHELL"]) == (["/bin/busybox"], "/bin/busybox")
     payload = plan(image, verb="shell", shell="/bin/zsh", arguments=[])
     assert payload.argv == ["/bin/bash", "--norc"]
     assert any("/bin/zsh" in text for text in payload.warnings)
     with pytest.raises(CannotStart, match="no shell"):
         plan(make_image(shells=()), verb="shell", arguments=[])
-
-
-def test_test_and_start_without_script_do_nothing() -> None:
-    assert plan(make_image(), verb="test", arguments=[]).argv == []
-    assert plan(make_plain_image({"/bin/sh": ""}), verb="start", arguments=[]).argv == []
-    tested = make_image(more={"/.singularity.d/test": "#!/bin/sh\ntrue\n"})
-    assert plan(tested, verb="test", arguments=["x"]).argv == ["/.singularity.d/test", "x"]
-    assert plan(make_image(), verb="start", arguments=["x"]).argv == ["/.singularity.d/startscript", "x"]
 
 
 def test_apps_have_their_own_scripts() -> None:
@@ -144,21 +130,12 @@ def test_apps_have_their_own_scripts() -> None:
         assert "foo" in str(caught.value.hint)
 
 
-def test_exec_looks_for_bare_words_along_the_containers_path() -> None:
-    payload = plan(make_image("PATH=/opt/bin"), None, "prog", "-x")
-    assert payload.argv == ["prog", "-x"]
-    assert payload.search[0] == "/opt/bin"
-    assert plan(make_image(), None, "./prog").search == []
-
-
 @each_row(
     ("config", "expected"),
     [
         ({"config": {"WorkingDir": "/work space"}}, "/work space"),
-        ({"config": {"WorkingDir": '/w"q'}}, '/w"q'),
-        ({"config": {"WorkingDir": "/"}}, ""),
-        ({"config": {"WorkingDir": ""}}, ""),
-        ({"config": {"WorkingDir": "relative"}}, ""),
+        *(({"config": {"WorkingDir": '/w"q'}}, '/w"q'), ({"config": {"WorkingDir": "/"}}, "")),
+        *(({"config": {"WorkingDir": ""}}, ""), ({"config": {"WorkingDir": "relative"}}, "")),
         ({"config": {"WorkingDir": "/right"}, "container_config": {"WorkingDir": "/wrong"}}, "/right"),
         ({"config": {"Labels": {"x": '"WorkingDir": "/wrong"'}}}, ""),
         ({"config": None}, ""),
@@ -170,12 +147,9 @@ def test_workdir_is_read_from_the_config(config: object, expected: str, indent: 
     assert read_workdir(json.dumps(config, indent=indent).encode()) == expected
 
 
-def test_workdir_of_a_broken_config_is_none() -> None:
+def test_workdir_is_honoured_by_run_only() -> None:
     assert read_workdir(b'{"WorkingDir": 1, "WorkingDir"') == ""
     assert read_workdir(b'["WorkingDir"]') == ""
-
-
-def test_workdir_is_honoured_by_run_only() -> None:
     image = make_image(config=b'{"config":{"WorkingDir":"/workspace"}}')
     payload = plan(image, verb="run", arguments=[])
     assert (payload.workdir, payload.environ["PWD"]) == ("/workspace", "/workspace")
@@ -198,7 +172,3 @@ def test_workdir_hides_files_of_the_current_folder_and_that_is_said() -> None:
     assert "--no-workdir" in said
     assert warn("python", "there.py") == warn("python", "-c", "train") == []
     assert warn("python", "train.py", no_workdir=True) == []
-
-
-def test_scripts_of_kedge_are_known() -> None:
-    assert is_oci_script(render_runscript(["a'b", 'c"d'], ["$e"]))

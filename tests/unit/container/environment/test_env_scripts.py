@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import os
 import shutil
@@ -12,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kedge.container.env_scripts import (
@@ -31,14 +32,17 @@ from kedge.image.formats.singularityd import fixed_files
 from kedge.image.formats.singularityd.scripts import render_environment
 from kedge.system.views import DirectoryView, TableView
 from tests.builders.busybox import read_busybox
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 from tests.requirements import require_program
 
-FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
 NAMES = st.sampled_from(["A", "B", "PATH", "LD_LIBRARY_PATH", "_x1"])
 TEXT = st.text(st.sampled_from("ab c$\"'\\`{}:-+*;#~=\n\té"), max_size=12)
 LITERAL = st.text(st.sampled_from("ab c:-+=/.,é%@"), max_size=8)
+
 SHELL_OWN = {"_", "SHLVL", "OLDPWD", "PWD"}
+SHELLS = ("dash", "bash", "busybox")
 
 
 @functools.cache
@@ -56,18 +60,16 @@ def shell_words(name: str) -> list[str]:
     return [busybox_path(), "sh"] if name == "busybox" else [require_program(name)]
 
 
-def run_shell(shell: str, script: str, environ: dict[str, str] | None = None) -> dict[str, str]:
-    """The environment of a program that a shell starts after the script."""
+def run_shell(shell: str, scripts: list[str], environ: dict[str, str] | None = None) -> list[dict[str, str]]:
+    """Of each script the environment of a program that a shell starts after it; one shell runs them all."""
     env = require_program("env")
-    done = subprocess.run(
-        [*shell_words(shell), "-c", f"{script}\nexec {env} -0"],
-        env=environ or {},
-        capture_output=True,
-        check=True,
-        timeout=30,
-    )
-    found = os.fsdecode(done.stdout).split("\0")[:-1]
-    return {name: value for name, value in (each.split("=", 1) for each in found) if name not in SHELL_OWN}
+    text = "\n".join(f"(\n{script}\nexec {env} -0\n) || exit 1\nprintf '\\001\\000'" for script in scripts)
+    words = [*shell_words(shell), "-c", text]
+    done = subprocess.run(words, env=environ or {}, capture_output=True, check=True, timeout=30)
+    found = [each.split("\0")[:-1] for each in os.fsdecode(done.stdout).split("\x01\0")[:-1]]
+    assert len(found) == len(scripts)
+    pairs = [dict(each.split("=", 1) for each in variables) for variables in found]
+    return [{name: value for name, value in each.items() if name not in SHELL_OWN} for each in pairs]
 
 
 def read(script: str, view: TableView | None = None, **values: str) -> dict[str, str]:
@@ -76,55 +78,43 @@ def read(script: str, view: TableView | None = None, **values: str) -> dict[str,
     return variables.exports()
 
 
-@each_row(
-    ("script", "expected"),
-    [
-        ("export A=1", {"A": "1"}),
-        ("A=1; export A", {"A": "1"}),
-        ("A=1\nB=2\nexport A B # both", {"A": "1", "B": "2"}),
-        ("A=1", {}),
-        ("export A; A=later", {"A": "later"}),
-        ("export A=1 B='two words' C=\"$D\"", {"A": "1", "B": "two words", "C": ""}),
-        ('export A="${A:-"v\\"al"}"', {"A": 'v"al'}),
-        ('export A="${A:-"{\\"k\\": \\$v}"}"', {"A": '{"k": $v}'}),
-        ('A=x\nexport A="${A:-y}" B="${NO-n}" C="${A:+z}" D="${NO:+z}"', {"A": "x", "B": "n", "C": "z", "D": ""}),
-        ("export A=a\\ b\\\n  B=c", {"A": "a b", "B": "c"}),
-        ("export A=1\nunset A", {}),
-        ("export A=$B:$C", {"A": ":"}),
-        ("export A=5$ B=a#b", {"A": "5$", "B": "a#b"}),
-        ('if [ -z "$A" ]; then export A=1; else export A=2; fi', {"A": "1"}),
-        ('if test -n "$A"; then\n export A=1\nelif [ x = x ]; then\n export B=1\nelse\n export C=1\nfi', {"B": "1"}),
-        ("if [ x != x ]; then\n if true; then\n  nosuch\n fi\n A=1\nfi\nexport B=1", {"B": "1"}),
-        ("if [ ! a = a ]; then\n export A=1\nfi", {}),
-        ('if [ -n "$A" ]; then A=1; elif [ -z "$A" ]; then export B=2; else A=3; fi', {"B": "2"}),
-        ("if [ a = b ]; then\n A=1 # not; fi\n :;\nfi; export A=2", {"A": "2"}),
-        ("", {}),
-        ("# only a comment", {}),
-    ],
-)
-@each_row("shell", ["dash", "bash", "busybox"])
-def test_reader_and_shell_agree_on(shell: str, script: str, expected: dict[str, str]) -> None:
-    assert read(script) == expected
-    assert {name: value for name, value in run_shell(shell, script).items() if name in "ABCD"} == expected
+AGREED: list[tuple[str, dict[str, str]]] = [
+    ("export A=1", {"A": "1"}),
+    ("A=1; export A", {"A": "1"}),
+    ("A=1\nB=2\nexport A B # both", {"A": "1", "B": "2"}),
+    ("A=1", {}),
+    ("export A; A=later", {"A": "later"}),
+    ("export A=1 B='two words' C=\"$D\"", {"A": "1", "B": "two words", "C": ""}),
+    ('export A="${A:-"v\\"al"}"', {"A": 'v"al'}),
+    ('export A="${A:-"{\\"k\\": \\$v}"}"', {"A": '{"k": $v}'}),
+    ('A=x\nexport A="${A:-y}" B="${NO-n}" C="${A:+z}" D="${NO:+z}"', {"A": "x", "B": "n", "C": "z", "D": ""}),
+    *(("export A=a\\ b\\\n  B=c", {"A": "a b", "B": "c"}), ("export A=1\nunset A", {}), ("export A=$B:$C", {"A": ":"})),
+    ("export A=5$ B=a#b", {"A": "5$", "B": "a#b"}),
+    ('if [ -z "$A" ]; then export A=1; else export A=2; fi', {"A": "1"}),
+    ('if test -n "$A"; then\n export A=1\nelif [ x = x ]; then\n export B=1\nelse\n export C=1\nfi', {"B": "1"}),
+    ("if [ x != x ]; then\n if true; then\n  nosuch\n fi\n A=1\nfi\nexport B=1", {"B": "1"}),
+    ("if [ ! a = a ]; then\n export A=1\nfi", {}),
+    ('if [ -n "$A" ]; then A=1; elif [ -z "$A" ]; then export B=2; else A=3; fi', {"B": "2"}),
+    ("if [ a = b ]; then\n A=1 # not; fi\n :;\nfi; export A=2", {"A": "2"}),
+    *((script, {}) for script in ("", "# only a comment")),
+]
 
 
-@each_row(
-    "script",
-    [
-        *("export A=$(date)", "export A=`date`", "A=$((1+1))", "export A=$1", "A=(a b)", "A+=x", "export A={a,b}"),
-        *("export A=~/x", "export -n A", "echo hi", "A=1 cmd", "set -e", "exit 1", "return", ". /etc/profile"),
-        *("source /opt/x.sh", "for x in a; do :; done", "f() { :; }", "A=$RANDOM", "export A='", 'export A="', "A=a&"),
-        *("if true; then A=1; fi", "if [ -d /opt ]; then A=1; fi", "case x in x) A=1;; esac", "fi", "else", "if [ a"),
-        *("if [ -z a ]; then\n", "export A=${A%b}", "export A=${#A}", "export A=$'x'", "A=\\", "export A=1\0", "1A=2"),
-        *("if [ -z a ]; then\n cat <<x\nfi\nx\nfi", "if [ -z a ]; then\n A='\nfi'\nfi", 'export "A=1"', "unset -f f"),
-        *(
-            "if [ -n a ]; then\r\nA=1\r\nfi\r\n",
-            "export A=1 && B=2",
-            "A=1 | B=2",
-            "umask 077",
-            "if [ a ]; then A=1; fi",
-        ),
-    ],
+@each_row("shell", SHELLS)
+def test_reader_and_shell_agree_on_scripts(shell: str) -> None:
+    for (script, expected), found in zip(AGREED, run_shell(shell, [script for script, _ in AGREED]), strict=True):
+        assert read(script) == expected, script
+        assert {name: value for name, value in found.items() if name in "ABCD"} == expected, script
+
+
+@with_rows(
+    *("export A=$(date)", "export A=`date`", "A=$((1+1))", "export A=$1", "A=(a b)", "A+=x", "export A={a,b}"),
+    *("export A=~/x", "export -n A", "echo hi", "A=1 cmd", "set -e", "exit 1", "return", ". /etc/profile"),
+    *("source /opt/x.sh", "for x in a; do :; done", "f() { :; }", "A=$RANDOM", "export A='", 'export A="', "A=a&"),
+    *("if true; then A=1; fi", "if [ -d /opt ]; then A=1; fi", "case x in x) A=1;; esac", "fi", "else", "if [ a"),
+    *("if [ -z a ]; then\n", "export A=${A%b}", "export A=${#A}", "export A=$'x'", "A=\\", "export A=1\0", "1A=2"),
+    *("if [ -z a ]; then\n cat <<x\nfi\nx\nfi", "if [ -z a ]; then\n A='\nfi'\nfi", 'export "A=1"', "unset -f f"),
+    *(*("if [ -n a ]; then\r\nA=1\r\nfi\r\n", "export A=1 && B=2", "A=1 | B=2", "umask 077"), "if [ a ]; then A=1; fi"),
 )
 def test_reader_leaves_to_a_shell(script: str) -> None:
     with pytest.raises(NotPlain):
@@ -134,29 +124,23 @@ def test_reader_leaves_to_a_shell(script: str) -> None:
 def test_reader_sources_scripts_of_apps_only() -> None:
     view = TableView({"/scif/apps/x/scif/env/90-environment.sh": "export A=app", "/scif/apps/x/lib": None})
     script = 'if [ -d "/scif/apps/$N/lib" ]; then . "/scif/apps/$N/scif/env/90-environment.sh"; fi'
-    assert read(script, view, N="x") == {"A": "app", "N": "x"}
-    assert read(script, view, N="y") == {"N": "y"}
-
-
-def test_reader_takes_a_script_that_sources_itself_to_the_shell() -> None:
-    view = TableView({"/.singularity.d/env/a.sh": ". /.singularity.d/env/a.sh"})
+    assert (read(script, view, N="x"), read(script, view, N="y")) == ({"A": "app", "N": "x"}, {"N": "y"})
+    itself = ". /.singularity.d/env/a.sh"
     with pytest.raises(NotPlain):
-        read(". /.singularity.d/env/a.sh", view)
+        read(itself, TableView({"/.singularity.d/env/a.sh": itself}))
 
 
-def test_reader_assigns_in_order_as_apptainer_does() -> None:
+def test_reader_assigns_in_order_as_apptainer_does_but_not_what_a_runtime_guards() -> None:
     assert read("export A=1 B=$A") == {"A": "1", "B": "1"}
+    variables = Variables({"APPTAINER_NAME": "real"}, {"APPTAINER_NAME"})
+    run_script("export APPTAINER_NAME=false", variables, None)
+    assert variables.exports() == {"APPTAINER_NAME": "real"}
 
 
-@each_row(
-    "script",
-    [
-        'export A="' + "${A:-" * 9000 + "}" * 9000 + '"',
-        "if [ -n '' ]; then\n" + "A=1\nelif [ -n '' ]; then\n" * 2000 + "A=1\nfi",
-        "A=" + "x" * 100_000,
-        "A='",
-        "export " + "A=1 " * 10_000 + "$(x)",
-    ],
+@with_rows(
+    'export A="' + "${A:-" * 9000 + "}" * 9000 + '"',
+    "if [ -n '' ]; then\n" + "A=1\nelif [ -n '' ]; then\n" * 2000 + "A=1\nfi",
+    *("A=" + "x" * 100_000, "A='", "export " + "A=1 " * 10_000 + "$(x)"),
     ids=["nested", "branches", "long", "open", "many"],
 )
 def test_reader_survives_hostile_scripts(script: str) -> None:
@@ -164,20 +148,14 @@ def test_reader_survives_hostile_scripts(script: str) -> None:
         read(script)
 
 
-def test_reader_keeps_names_that_a_runtime_guards() -> None:
-    variables = Variables({"APPTAINER_NAME": "real"}, {"APPTAINER_NAME"})
-    run_script("export APPTAINER_NAME=false", variables, None)
-    assert variables.exports() == {"APPTAINER_NAME": "real"}
-
-
-@pytest.mark.parametrize("shell", ["dash", "busybox"])
-@given(st.dictionaries(st.sampled_from("ABCD"), TEXT, max_size=4))
+@given(st.lists(st.dictionaries(st.sampled_from("ABCD"), TEXT, max_size=4), min_size=1, max_size=12))
 @FEW
-def test_reader_takes_every_oci_environment(shell: str, values: dict[str, str]) -> None:
-    script = render_environment([f"{name}={value}" for name, value in values.items()])[0]
-    assert read(script) == {name: value for name, value in values.items()}
-    found = run_shell(shell, script)
-    assert {name: found.get(name) for name in values} == values
+def test_reader_takes_every_oci_environment(environments: list[dict[str, str]]) -> None:
+    scripts = [render_environment([f"{name}={value}" for name, value in each.items()])[0] for each in environments]
+    assert [read(script) for script in scripts] == environments
+    for shell in ("dash", "busybox"):
+        for values, found in zip(environments, run_shell(shell, scripts), strict=True):
+            assert {name: found.get(name) for name in values} == values
 
 
 def _lines() -> st.SearchStrategy[str]:
@@ -194,45 +172,45 @@ def _lines() -> st.SearchStrategy[str]:
     return st.one_of(export, assign, condition, st.builds("unset {}".format, NAMES), st.just("# it's a comment"))
 
 
-@pytest.mark.parametrize("shell", ["dash", "busybox"])
-@given(st.lists(_lines(), max_size=6))
-@FEW
-def test_reader_agrees_with_a_shell_on_whatever_it_takes(shell: str, lines: list[str]) -> None:
-    script = "unset PS1 PATH\n" + "\n".join(lines)
-    try:
-        expected = read(script)
-    except NotPlain:
-        assume(False)
-    found = run_shell(shell, script)
-    if "PATH" not in expected:
-        found.pop("PATH", None)  # busybox exports it, whatever one does
-    assert found == expected
+def take(evaluate, texts: list[str]):
+    """What our reader makes of those of the texts that it takes."""
+    taken = {}
+    for text in texts:
+        with contextlib.suppress(NotPlain):
+            taken[text] = evaluate(text)
+    return taken
 
 
-@pytest.mark.parametrize("shell", ["dash", "bash", "busybox"])
-@given(TEXT)
+@given(st.lists(st.lists(_lines(), max_size=6).map("\n".join), min_size=1, max_size=12))
 @FEW
-def test_quoted_values_agree_with_a_shell(shell: str, text: str) -> None:
+def test_reader_agrees_with_a_shell_on_whatever_it_takes(texts: list[str]) -> None:
+    taken = take(read, ["unset PS1 PATH\n" + text for text in texts])
+    for shell in ("dash", "busybox"):
+        for expected, found in zip(taken.values(), run_shell(shell, list(taken)), strict=True):
+            if "PATH" not in expected:
+                found.pop("PATH", None)  # busybox exports it, whatever one does
+            assert found == expected
+
+
+@given(st.lists(TEXT, min_size=1, max_size=12))
+@FEW
+def test_quoted_values_agree_with_a_shell(texts: list[str]) -> None:
     values = {"a": "1", "ab": "two words", "c": ""}
-    try:
-        expected = expand_quoted(text, values.get)
-    except NotPlain:
-        assume(False)
-    script = 'A="' + text.replace('"', '\\"') + '"\nexport A'
-    assert run_shell(shell, script, values)["A"] == expected
+    taken = take(lambda text: expand_quoted(text, values.get), texts)
+    scripts = ['A="' + text.replace('"', '\\"') + '"\nexport A' for text in taken]
+    for shell in SHELLS:
+        assert [found["A"] for found in run_shell(shell, scripts, values)] == list(taken.values())
 
 
-@pytest.mark.parametrize("shell", ["dash", "bash", "busybox"])
-@given(st.text(st.sampled_from("ab $\"'\\x"), max_size=14))
+@given(st.lists(st.text(st.sampled_from("ab $\"'\\x"), max_size=14), min_size=1, max_size=12))
 @FEW
-def test_words_agree_with_a_shell(shell: str, text: str) -> None:
+def test_words_agree_with_a_shell(texts: list[str]) -> None:
     values = {"a": "one", "b": "two words"}
-    try:
-        expected = split_words(text, values.get)
-    except NotPlain:
-        assume(False)
-    script = f'set -- {text}\nA=$#; for word in "$@"; do A="$A:$word"; done; export A'
-    assert run_shell(shell, script, values)["A"] == ":".join([str(len(expected)), *expected])
+    taken = take(lambda text: split_words(text, values.get), texts)
+    scripts = [f'set -- {text}\nA=$#; for word in "$@"; do A="$A:$word"; done; export A' for text in taken]
+    for shell in SHELLS:
+        found = [each["A"] for each in run_shell(shell, scripts, values)]
+        assert found == [":".join([str(len(words)), *words]) for words in taken.values()]
 
 
 HOST_NAMES = st.sampled_from(["A", "B", "FOO", "PS1", "HOSTNAME", "SHELL", "TERM", "LC_ALL", "PROMPT_COMMAND"])
@@ -241,7 +219,6 @@ HOST_TEXT = st.text(st.characters(blacklist_characters="\0", blacklist_categorie
 )
 
 
-@pytest.mark.parametrize("shell", ["dash", "bash", "busybox"])
 @given(
     script=st.lists(st.builds("export {}='{}'".format, NAMES, LITERAL) | st.just("B="), max_size=3),
     asked=st.dictionaries(
@@ -254,19 +231,9 @@ HOST_TEXT = st.text(st.characters(blacklist_characters="\0", blacklist_categorie
     folders=st.sampled_from(["", "/lib:/usr/lib"]),
 )
 @FEW
-def test_both_evaluators_give_the_same_environment(
-    shell: str,
-    tmp_path: Path,
-    *,
-    script: list[str],
-    asked: dict[str, str],
-    host: dict[str, str],
-    is_literal: bool,
-    folders: str,
-) -> None:
-    path = tmp_path / "90-environment.sh"
+def test_both_evaluators_give_the_same_environment(tmp_path, *, script, asked, host, is_literal, folders) -> None:
+    path, base = tmp_path / "90-environment.sh", tmp_path / "99-base.sh"
     path.write_text("\n".join(script) + "\n")
-    base = tmp_path / "99-base.sh"
     base.write_text(fixed_files.ENVIRONMENT["99-base.sh"])
 
     def make() -> EnvironmentInputs:
@@ -283,14 +250,13 @@ def test_both_evaluators_give_the_same_environment(
     assert run_steps(plain, DirectoryView("/")) == len(plain.steps)
     expected = make_plain_payload(plain, Entrypoint(["env"])).environ
     payload = make_shell_payload(make(), 0, Entrypoint([require_program("env"), "-0"]), DirectoryView("/"), "exec")
-    done = subprocess.run(
-        [*shell_words(shell), *payload.argv[1:]], env=payload.environ, capture_output=True, check=True, timeout=30
-    )
-    found = dict(each.split("=", 1) for each in os.fsdecode(done.stdout).split("\0")[:-1])
-    assert not done.stderr
-    assert {name: value for name, value in found.items() if name not in SHELL_OWN} == {
-        name: value for name, value in expected.items() if name not in SHELL_OWN
-    }
+    for shell in SHELLS:
+        words = [*shell_words(shell), *payload.argv[1:]]
+        done = subprocess.run(words, env=payload.environ, capture_output=True, check=True, timeout=30)
+        found = dict(each.split("=", 1) for each in os.fsdecode(done.stdout).split("\0")[:-1])
+        assert not done.stderr
+        differing = {name for name in {*found, *expected} - SHELL_OWN if found.get(name) != expected.get(name)}
+        assert not differing
 
 
 def test_quoted_values_that_nest_too_deeply_are_left_to_a_shell() -> None:
@@ -302,13 +268,10 @@ def test_quoted_values_that_nest_too_deeply_are_left_to_a_shell() -> None:
         split_words(f'"{deep}"', values.get)
 
 
-def test_bash_words_are_known() -> None:
+def test_scripts_of_bash_and_of_apps_are_known() -> None:
     for script in ("[[ a ]]", "source x", "A+=b", "a=(1 2)", "function f { :; }"):
         assert uses_bash(f"#!/bin/sh\n{script}\n")
     assert not uses_bash("#!/bin/sh\n# source it with [[ ]]\nexport A=http://x\n")
-
-
-def test_script_of_apps_is_known_and_idle_without_one() -> None:
     text = fixed_files.ENVIRONMENT["95-apps.sh"]
     assert is_idle_script(text, Variables()), "note its size and hash in env_scripts"
     assert not is_idle_script(text, Variables({"SINGULARITY_APPNAME": "one"}))

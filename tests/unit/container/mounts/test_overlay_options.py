@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Which layers lie above an image: what --overlay, --writable and --writable-tmpfs mean, and what they refuse."""
+"""Which layers lie above an image: what --overlay, --writable and --writable-tmpfs mean, refuse, and remember."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import pytest
 
 from kedge.container.facts import HostFacts
 from kedge.container.mounts import overlay_options
+from kedge.container.mounts.ext3 import ExtImage, choose_options
+from kedge.container.mounts.overlay_base import read_base, remember_base
 from kedge.container.mounts.overlay_options import OverlayLayer, choose_tmpfs_size, plan_overlays
 from kedge.container.options import RunOptions
 from kedge.errors import FileProblem, KedgeError, UnsupportedFormat, UsageError
@@ -18,6 +20,7 @@ from kedge.image.formats.sif.layout import PARTITION_EXTRA, DataType, FileSystem
 from kedge.system.libc import LUSTRE_SUPER_MAGIC, NFS_SUPER_MAGIC
 from kedge.system.views import TableView
 from tests.builders.ordinary_user import as_ordinary_user
+from tests.builders.rows import each_row
 from tests.builders.sif import build_sif
 from tests.builders.squashfs_images import write_image
 
@@ -49,11 +52,8 @@ def make_sif(path, *overlays):
     return path
 
 
-def test_without_options_there_is_no_layer(host):
+def test_a_folder_is_writable_unless_ro_is_said(host, tmp_path) -> None:
     assert plan(host) == []
-
-
-def test_a_folder_is_writable_unless_ro_is_said(host, tmp_path):
     (tmp_path / "o").mkdir()
     assert plan(host, "o") == [OverlayLayer(f"{tmp_path}/o", "folder", writable=True, folder="upper")]
     assert plan(host, "o:rw")[0].writable
@@ -66,16 +66,13 @@ def test_a_readonly_folder_means_its_upper_where_it_has_one(host, tmp_path):
     assert plan(host, "o:ro") == [OverlayLayer(f"{tmp_path}/o", "folder", folder="upper")]
 
 
-def test_an_ext3_image_and_a_squashfs_image_are_told_by_what_is_in_them(host, tmp_path):
+def test_images_are_told_by_what_is_in_them_and_squashfs_is_readonly(host, tmp_path) -> None:
     make_ext(tmp_path / "env.img")
     (tmp_path / "data.sqf").write_bytes(write_image())
     first, second = plan(host, "env.img:ro", "data.sqf:ro")
     assert (first.kind, first.folder, first.writable) == ("ext3", "upper", False)
     assert (second.kind, second.folder, second.writable) == ("squashfs", "", False)
     assert second.warning == ""
-
-
-def test_a_squashfs_image_without_ro_is_used_readonly_with_a_warning_and_refused_with_rw(host, tmp_path):
     (tmp_path / "data.sqf").write_bytes(write_image())
     (layer,) = plan(host, "data.sqf")
     assert not layer.writable
@@ -90,14 +87,11 @@ def test_the_writable_layer_is_the_highest_wherever_it_is_named(host, tmp_path):
     assert [layer.path[-1] for layer in plan(host, "a:ro", "b", "c:ro")] == ["a", "c", "b"]
 
 
-def test_overlays_may_be_joined_by_commas_unless_a_file_is_called_so(host, tmp_path):
+def test_the_text_of_overlays_may_have_commas_and_colons(host, tmp_path) -> None:
     for name in ("a", "b", "c,d"):
         (tmp_path / name).mkdir()
     assert [layer.path for layer in plan(host, "a:ro,b:ro")] == [f"{tmp_path}/a", f"{tmp_path}/b"]
     assert [layer.path for layer in plan(host, "c,d:ro")] == [f"{tmp_path}/c,d"]
-
-
-def test_a_colon_may_belong_to_the_path(host, tmp_path):
     (tmp_path / "12:30").mkdir()
     assert plan(host, "12:30:ro")[0].path == f"{tmp_path}/12:30"
     assert plan(host, "12:30")[0].writable
@@ -127,10 +121,8 @@ def test_writable_and_overlay_are_refused(host, tmp_path):
 @pytest.mark.parametrize(
     ("text", "kind", "words"),
     [
-        ("missing", FileProblem, "No such file"),
-        ("missing:ro", FileProblem, "No such file"),
-        ("text", UnsupportedFormat, "text"),
-        ("pipe", FileProblem, "neither a file nor a directory"),
+        *(("missing", FileProblem, "No such file"), ("missing:ro", FileProblem, "No such file")),
+        *(("text", UnsupportedFormat, "text"), ("pipe", FileProblem, "neither a file nor a directory")),
         ("folder:rx", UsageError, "'rx' is not a mode"),
         ("blocked", FileProblem, "is not a directory, and an overlay needs one"),
         ("plain.sif", UnsupportedFormat, "no overlay partition"),
@@ -186,7 +178,7 @@ def test_a_folder_on_fat_is_refused(host, tmp_path, monkeypatch):
         plan(host, "o")
 
 
-def test_the_partitions_of_a_sif_are_layers_with_their_place(host, tmp_path):
+def test_the_partitions_of_a_sif_are_layers_with_their_place(host, tmp_path) -> None:
     path = make_sif(tmp_path / "a.sif", FileSystem.SQUASHFS, FileSystem.EXT3)
     first, second = plan(host, "a.sif:ro")
     assert (first.kind, second.kind) == ("squashfs", "ext3")
@@ -215,24 +207,18 @@ def test_the_images_own_partitions_lie_below_the_overlays_and_are_written_with_w
     assert len(plan(host, image_file=image, writable=True, writable_tmpfs=True)) == 1
 
 
-@pytest.mark.parametrize("kinds", [(), (FileSystem.SQUASHFS,)])
+@each_row("kinds", [(), (FileSystem.SQUASHFS,)])
 def test_writable_is_refused_for_an_image_that_cannot_change(host, tmp_path, kinds):
     with pytest.raises(UsageError, match="--writable cannot change") as caught:
         plan(host, image_file=make_sif(tmp_path / "a.sif", *kinds), writable=True)
     assert "--writable-tmpfs" in str(caught.value.hint)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "size"),
     [
-        ("", 2 << 30),
-        ("512M", 512 << 20),
-        ("512 MiB", 512 << 20),
-        ("2g", 2 << 30),
-        ("2GB", 2 << 30),
-        ("4K", 4096),
-        ("25%", 2 << 30),
-        ("100%", 8 << 30),
+        *(("", 2 << 30), ("512M", 512 << 20), ("512 MiB", 512 << 20), ("2g", 2 << 30), ("2GB", 2 << 30), ("4K", 4096)),
+        *(("25%", 2 << 30), ("100%", 8 << 30)),
     ],
 )
 def test_the_size_of_layers_in_memory(host, text, size):
@@ -244,10 +230,38 @@ def test_the_size_of_layers_in_memory_is_64_mib_at_least_where_nobody_says(host)
     assert choose_tmpfs_size(RunOptions(), host) == 64 << 20
 
 
-@pytest.mark.parametrize(
-    "text", ["much", "0", "0M", "-1G", "1.5G", "101%", "0%", "5", "G", "9" * 30 + "G", "٣G", "1GX"]
-)
+@each_row("text", ["much", "0", "0M", "-1G", "1.5G", "101%", "0%", "5", "G", "9" * 30 + "G", "٣G", "1GX"])
 def test_what_is_not_a_size_is_refused(host, text):
     with pytest.raises(UsageError, match="not a valid tmpfs size") as caught:
         choose_tmpfs_size(RunOptions(tmpfs_size=text, given={"tmpfs_size": "--tmpfs-size"}), host)
     assert "512M" in str(caught.value.hint)
+
+
+def layer(path, *, writable: bool = True, kind: str = "folder") -> OverlayLayer:
+    return OverlayLayer(str(path), kind, writable=writable)
+
+
+def test_base_is_remembered_and_the_last_one_counts(tmp_path) -> None:
+    assert read_base(str(tmp_path)) == ""
+    for image in ("/a.sif", "/a.sif", "docker://ubuntu:22.04"):
+        remember_base([layer(tmp_path)], image)
+        assert read_base(str(tmp_path)) == image
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_base_is_remembered_where_there_is_a_place_for_it(tmp_path) -> None:
+    remember_base([layer(tmp_path, writable=False), layer(tmp_path / "x.img", kind="ext3")], "/a.sif")
+    assert list(tmp_path.iterdir()) == []
+    remember_base([layer(tmp_path / "missing")], "/a.sif")
+    (tmp_path / ".kedge-base").mkdir()
+    remember_base([layer(tmp_path)], "/a.sif")
+    assert read_base(str(tmp_path)) == ""
+
+
+@each_row(("library", "has_old"), [(b"libfuse.so.2", True), (b"libfuse3.so.4", False)])
+def test_options_are_those_that_the_library_knows(tmp_path, library: bytes, has_old: bool) -> None:
+    program = tmp_path / "fuse2fs"
+    program.write_bytes(b"\x7fELF" + library + b"\0norecovery\0")
+    options = choose_options(str(program), ExtImage("/x.img", 4096, 0, writable=False)).split(",")
+    assert {"ro", "norecovery", "offset=4096", "fakeroot"} <= {*options}
+    assert ("use_ino" in options, "big_writes" in options) == (has_old, has_old)

@@ -14,6 +14,7 @@ from kedge.container.options import RunOptions
 from kedge.errors import FileProblem, UsageError
 from kedge.system.views import TableView
 from tests.builders.ordinary_user import as_ordinary_user
+from tests.builders.rows import each_row
 
 
 def plan(tmp_path, **options):
@@ -21,15 +22,12 @@ def plan(tmp_path, **options):
     return plan_scratch(RunOptions(**options), host)
 
 
-def test_without_options_there_is_nothing(tmp_path):
+def test_scratch_is_in_memory_without_a_work_folder(tmp_path) -> None:
     found = plan(tmp_path)
     assert (found.binds, found.memory, found.folders, found.workdir) == ([], [], [], "")
-
-
-def test_scratch_is_in_memory_without_a_work_folder(tmp_path):
     found = plan(tmp_path, scratch=["/a,/b/c/", "/d"])
-    assert found.memory == ["/a", "/b/c", "/d"]
-    assert found.binds == []
+    assert (found.memory, found.binds) == (["/a", "/b/c", "/d"], [])
+    assert plan(tmp_path, workdir=".").folders == []
 
 
 def test_scratch_is_below_the_work_folder_where_one_is_given(tmp_path):
@@ -53,29 +51,22 @@ def test_contain_finds_its_folders_below_the_work_folder(tmp_path):
     assert found.workdir == f"{tmp_path}/work"
 
 
-@pytest.mark.parametrize("options", [{"no_home": True}, {"home": "/x"}])
+@each_row("options", [{"no_home": True}, {"home": "/x"}])
 def test_no_home_is_made_below_the_work_folder_where_none_is_used(tmp_path, options):
     found = plan(tmp_path, workdir=".", contain=True, **options)
     assert [path for path, _ in found.folders] == [f"{tmp_path}/tmp", f"{tmp_path}/var_tmp"]
 
 
-def test_the_work_folder_alone_makes_nothing(tmp_path):
-    assert plan(tmp_path, workdir=".").folders == []
-
-
-@pytest.mark.parametrize("path", ["a", "/", "//", "/a/../b", "../a", "."])
+@each_row("path", ["a", "/", "//", "/a/../b", "../a", "."])
 def test_a_place_that_cannot_be_is_refused(tmp_path, path):
     with pytest.raises(UsageError, match="absolute path"):
         plan(tmp_path, scratch=[path])
 
 
-def test_a_work_folder_that_is_not_there_is_refused_with_the_remedy(tmp_path):
+def test_a_work_folder_that_is_not_there_is_refused_with_the_remedy_and_a_file_in_the_way_is_named(tmp_path) -> None:
     with pytest.raises(FileProblem, match="not a directory") as caught:
         plan(tmp_path, scratch=["/a"], workdir="missing")
     assert f"mkdir -p {tmp_path}/missing" in str(caught.value.hint)
-
-
-def test_a_file_in_the_way_is_named(tmp_path):
     (tmp_path / "scratch").write_text("")
     found = plan(tmp_path, scratch=["/a"], workdir=".")
     with pytest.raises(FileProblem, match="and --workdir needs a directory there"):

@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from kedge.container.mounts.step_points import EMULATION_FILES, StepPoints
 
 POINTS = [("/proc", "d"), ("/etc/hosts", "f"), ("/data/deep/er", "d"), ("/link/x", "d")]
 
 
-def make_root(folder: Path) -> Path:
+def make_root(folder):
     (folder / "etc/apt/apt.conf.d").mkdir(parents=True)
     (folder / "target").mkdir()
     (folder / "link").symlink_to("/target")
@@ -20,11 +19,11 @@ def make_root(folder: Path) -> Path:
     return folder
 
 
-def list_tree(folder: Path) -> dict[str, int]:
+def list_tree(folder) -> dict[str, int]:
     return {str(path.relative_to(folder)): path.lstat().st_mtime_ns for path in (folder, *folder.rglob("*"))}
 
 
-def test_points_are_there_meanwhile_and_leave_no_trace(tmp_path: Path) -> None:
+def test_points_are_there_meanwhile_and_leave_no_trace(tmp_path) -> None:
     root = make_root(tmp_path / "root")
     before = list_tree(root)
     with StepPoints(str(root), POINTS):
@@ -36,7 +35,7 @@ def test_points_are_there_meanwhile_and_leave_no_trace(tmp_path: Path) -> None:
     assert list_tree(root) == before
 
 
-def test_what_a_step_put_there_stays(tmp_path: Path) -> None:
+def test_what_a_step_put_there_stays(tmp_path) -> None:
     root = make_root(tmp_path / "root")
     with StepPoints(str(root), POINTS):
         (root / "etc/hosts").write_text("its own\n")
@@ -47,7 +46,7 @@ def test_what_a_step_put_there_stays(tmp_path: Path) -> None:
     assert not (root / "data/deep/er").exists()
 
 
-def test_no_points_no_files(tmp_path: Path) -> None:
+def test_no_points_no_files(tmp_path) -> None:
     root = make_root(tmp_path / "root")
     with StepPoints(str(root), []):
         assert not list((root / "etc/apt/apt.conf.d").iterdir())

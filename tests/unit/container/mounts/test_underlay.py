@@ -19,14 +19,8 @@ from kedge.system.libc import MS_RDONLY
 from kedge.system.views import DirectoryView, TableView
 
 IMAGE = {
-    "/bin": "-> usr/bin",
-    "/etc/passwd": b"root",
-    "/etc/ssl/cert.pem": b"",
-    "/home": None,
-    "/usr/bin/sh": b"",
-    "/usr/lib/libc.so": b"",
-    "/var/run": "-> /run",
-    "/lib/loop": "-> loop",
+    **{"/bin": "-> usr/bin", "/etc/passwd": b"root", "/etc/ssl/cert.pem": b"", "/home": None, "/usr/bin/sh": b""},
+    **{"/usr/lib/libc.so": b"", "/var/run": "-> /run", "/lib/loop": "-> loop"},
 }
 
 
@@ -40,15 +34,12 @@ def back(path, shape="d"):
     return [made, BindMount("/lower" + path, "/root" + path, MS_RDONLY, WARN)]
 
 
-def test_nothing_missing_is_no_plan():
+def test_points_that_exist_are_left_alone_also_in_the_other_shape() -> None:
     assert plan_underlay([], TableView(IMAGE)) == []
-
-
-def test_points_that_exist_are_left_alone_also_in_the_other_shape():
     assert plan_underlay([("/home", "d"), ("/etc/passwd", "d"), ("/", "d")], TableView(IMAGE)) == []
 
 
-def test_one_folder_is_rebuilt_with_its_entries_and_made_readonly():
+def test_a_folder_is_rebuilt_with_its_entries_and_made_readonly() -> None:
     assert plan_underlay([("/etc/resolv.conf", "f")], TableView(IMAGE)) == [
         Tmpfs("/root/etc", "mode=755"),
         *back("/etc/passwd", "f"),
@@ -56,13 +47,8 @@ def test_one_folder_is_rebuilt_with_its_entries_and_made_readonly():
         MakeFile("/root/etc/resolv.conf", MAY),
         MakeReadonly("/root/etc"),
     ]
-
-
-def test_an_empty_folder_needs_nothing_bound_back():
     assert plan_underlay([("/home/user/project", "d"), ("/home/user", "d")], TableView(IMAGE)) == [
-        Tmpfs("/root/home", "mode=755"),
-        folder("/home/user/project"),
-        folder("/home/user"),
+        *(Tmpfs("/root/home", "mode=755"), folder("/home/user/project"), folder("/home/user")),
         MakeReadonly("/root/home"),
     ]
 
@@ -80,28 +66,22 @@ def test_the_root_itself_is_rebuilt_for_a_missing_top_folder_and_links_are_copie
     ]
 
 
-def test_a_folder_inside_a_rebuilt_one_shares_its_file_system():
+def test_folders_inside_rebuilt_ones_share_or_get_a_file_system() -> None:
     operations = plan_underlay([("/data", "d"), ("/etc/hosts", "f"), ("/etc/ssl/own", "d")], TableView(IMAGE))
     assert [each for each in operations if isinstance(each, Tmpfs)] == [Tmpfs("/root", "mode=755")]
     assert BindMount("/lower/etc", "/root/etc", MS_RDONLY, WARN) not in operations
     assert BindMount("/lower/etc/ssl", "/root/etc/ssl", MS_RDONLY, WARN) not in operations
     assert BindMount("/lower/etc/ssl/cert.pem", "/root/etc/ssl/cert.pem", MS_RDONLY, WARN) in operations
     assert operations.index(folder("/etc", MUST)) < operations.index(MakeFile("/root/etc/hosts", MAY))
-
-
-def test_a_folder_deep_below_a_rebuilt_one_gets_its_own_file_system_afterwards():
     operations = plan_underlay([("/data", "d"), ("/usr/lib/nvidia", "d")], TableView(IMAGE))
     bound = operations.index(BindMount("/lower/usr", "/root/usr", MS_RDONLY, WARN))
     assert operations.index(Tmpfs("/root/usr/lib", "mode=755")) > bound
     assert operations[-1] == MakeReadonly("/root/usr/lib")
 
 
-def test_links_on_the_way_are_followed_inside_the_image():
+def test_links_on_the_way_are_followed_inside_the_image_and_a_point_is_made_once() -> None:
     assert plan_underlay([("/bin/nvidia-smi", "f")], TableView(IMAGE))[0] == Tmpfs("/root/usr/bin", "mode=755")
     assert folder("/run/munge") in plan_underlay([("/var/run/munge", "d")], TableView(IMAGE))
-
-
-def test_a_point_named_twice_is_made_once():
     operations = plan_underlay([("/bin/x", "f"), ("/usr/bin/x", "f")], TableView(IMAGE))
     assert operations.count(MakeFile("/root/usr/bin/x", MAY)) == 1
 

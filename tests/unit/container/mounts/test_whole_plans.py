@@ -22,11 +22,7 @@ GOLDEN = REPOSITORY / "tests/golden/plans"
 WRITES = os.environ.get("KEDGE_GOLDEN") == "write"
 IMAGE = {"/bin/sh": b"", "/etc/passwd": b"", "/etc/group": b"", "/proc": None, "/dev": None, "/tmp": None}
 HOST = {
-    "/home/user/work": None,
-    "/scratch/job": None,
-    "/tmp": None,
-    "/var/tmp/kedge/images": None,
-    "/etc/hosts": b"",
+    **{"/home/user/work": None, "/scratch/job": None, "/tmp": None, "/var/tmp/kedge/images": None, "/etc/hosts": b""},
     "/etc/resolv.conf": "-> ../run/resolv.conf",
     "/run/resolv.conf": b"",
     "/etc/localtime": "-> /usr/share/zoneinfo/UTC",
@@ -90,10 +86,8 @@ def plan_binds() -> PlanRequest:
     request = make_request(cwd="/scratch/job", home="/data:/home/me", no_mount=["/etc/hosts"])
     request.binds = [
         Bind("/data/file", "/mnt/deep/file", readonly=True),
-        Bind("/dev/infiniband", "/dev/infiniband"),
-        Bind("/nowhere", "/optional", is_optional=True),
-        Bind("/scratch", "/mnt"),
-        Bind("/", "/host"),
+        *(Bind("/dev/infiniband", "/dev/infiniband"), Bind("/nowhere", "/optional", is_optional=True)),
+        *(Bind("/scratch", "/mnt"), Bind("/", "/host")),
     ]
     request.store = "/var/tmp/kedge"
     return request
@@ -122,21 +116,9 @@ def plan_step() -> PlanRequest:
     return request
 
 
-PLANS = {
-    each.__name__.removeprefix("plan_"): each
-    for each in (
-        *(
-            plan_default,
-            plan_contained,
-            plan_workdir,
-            plan_identity,
-            plan_sandbox,
-            plan_homeless,
-            plan_nothing_of_the_host,
-        ),
-        *(plan_binds, plan_libraries, plan_step),
-    )
-}
+MAKERS = (plan_default, plan_contained, plan_workdir, plan_identity, plan_sandbox, plan_homeless)
+MAKERS += (plan_nothing_of_the_host, plan_binds, plan_libraries, plan_step)
+PLANS = {each.__name__.removeprefix("plan_"): each for each in MAKERS}
 
 
 def show(plan: MountPlan) -> str:

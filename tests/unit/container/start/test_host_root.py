@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The root of the host: kept open where no name leads to it."""
+"""The root of the host, kept open where no name leads to it; and that of an image, held, and made again if gone."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from kedge.container import start_container as find_image
+from kedge.container.mounting import Root
+from kedge.errors import FileProblem
 from kedge.system import libc
 from tests.requirements import require_user_namespaces
 
@@ -64,3 +67,24 @@ def test_change_directory_refuses_what_cannot_be_reached(tmp_path: Path) -> None
     words = [sys.executable, "-c", code, str(tmp_path / "root")]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert done.stdout == "/folder\nit is not in the container /\n"
+
+
+def test_a_root_that_is_held_or_mounted_needs_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter((-1, -1, 7))
+    made: list[Root] = []
+    monkeypatch.setattr(find_image, "hold_image", lambda folder: next(answers))
+    root = find_image.find_held(lambda: Root("folder", "unpacked", "/node/root"), made.append, "image.sif")
+    assert (root.folder, len(made)) == ("/node/root", 2)
+    monkeypatch.setattr(find_image, "hold_image", lambda folder: pytest.fail("nothing is to be held"))
+    assert (
+        find_image.find_held(lambda: Root("squashfuse", "mounted"), lambda root: None, "image.sif").way == "squashfuse"
+    )
+
+
+def test_a_root_that_is_always_gone_is_an_error_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Root] = []
+    monkeypatch.setattr(find_image, "hold_image", lambda folder: -1)
+    with pytest.raises(FileProblem, match="was unpacked 3 times") as caught:
+        find_image.find_held(lambda: Root("folder", "unpacked", "/node/root"), made.append, "image.sif")
+    assert len(made) == 3
+    assert "KEDGE_NODEDIR" in str(caught.value.hint)

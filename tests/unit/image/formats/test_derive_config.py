@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import subprocess
 
-import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kedge.image.formats.singularityd.derive_config import derive_section, read_oci_words
 from kedge.image.formats.singularityd.inspect_report import InspectReport
 from kedge.image.formats.singularityd.scripts import render_environment, render_runscript
+from tests.builders.rows import each_row
 from tests.requirements import require_program
 
 TEXT = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\0"), max_size=30)
@@ -19,11 +19,13 @@ OCI_FILE = "/.singularity.d/env/10-docker2singularity.sh"
 CUSTOM_FILE = "/.singularity.d/env/90-environment.sh"
 
 
+@settings(deadline=None)
 @given(st.lists(TEXT, max_size=4), st.lists(TEXT, min_size=1, max_size=4))
 def test_derive_entrypoint_and_command_come_back(entrypoint: list[str], command: list[str]) -> None:
     assert read_oci_words(render_runscript(entrypoint, command).rstrip("\n")) == (entrypoint, command)
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True), TEXT, max_size=5))
 def test_derive_environment_comes_back(values: dict[str, str]) -> None:
     entries = [f"{name}={value}" for name, value in values.items()]
@@ -79,28 +81,18 @@ def test_derive_known_section_is_kept_and_overridden_only_by_hand_written_script
     assert "Cmd" not in section
 
 
-@pytest.mark.parametrize("script", ["#!/usr/bin/python3\nprint(1)\n", "#!/bin/sh\n" + "x" * 200_000])
+@each_row("script", ["#!/usr/bin/python3\nprint(1)\n", "#!/bin/sh\n" + "x" * 200_000])
 def test_derive_runscripts_that_fit_nowhere_are_said(script: str) -> None:
     section, warnings = derive_section(InspectReport(runscript=script))
     assert "Entrypoint" not in section
     assert len(warnings) == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     "word",
     [
-        "'cost $5'",
-        "'`id` $(id) ${HOME}'",
-        '"a\\$b"',
-        '"\\`x\\` \\"y\\" \\\\ \\n"',
-        "a\\$b\\ c",
-        "'one'\"two\"three",
-        "a#b",
-        "x   # '$comment'",
-        "plain;",
-        "",
-        "'two\nlines $x'",
-        '"joined \\\nlines"',
+        *("'cost $5'", "'`id` $(id) ${HOME}'", '"a\\$b"', '"\\`x\\` \\"y\\" \\\\ \\n"', "a\\$b\\ c"),
+        *("'one'\"two\"three", "a#b", "x   # '$comment'", "plain;", "", "'two\nlines $x'", '"joined \\\nlines"'),
         "{a,b}*?",
     ],
 )
@@ -114,9 +106,7 @@ def test_derive_takes_constants_as_a_shell_does(word: str) -> None:
     assert warnings == []
 
 
-@pytest.mark.parametrize(
-    "word", ["$HOME", '"$HOME"', '"a`id`"', "`id`", "$(id)", "~/x", "a b=c", "'open", '"open', "a&", "a | b"]
-)
+@each_row("word", ["$HOME", '"$HOME"', '"a`id`"', "`id`", "$(id)", "~/x", "a b=c", "'open", '"open', "a&", "a | b"])
 def test_derive_warns_of_what_a_shell_computes(word: str) -> None:
     section, warnings = derive_section(InspectReport(environment={CUSTOM_FILE: f"export NAME={word}\n"}))
     assert "Env" not in section

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from kedge.base.tree import Buffer, Node, NodeKind, find, walk
+from kedge.base.tree import Node, NodeKind, find, walk
 from kedge.image.formats.enroot import (
     add_enroot_files,
     has_enroot_files,
@@ -13,16 +13,7 @@ from kedge.image.formats.enroot import (
     render_rc,
 )
 from kedge.system.views import TableView
-
-
-class Contents:
-    """A sink that keeps everything."""
-
-    def add(self, data: Buffer) -> object:
-        return bytes(data)
-
-    def add_stream(self, size: int, chunks: object) -> object:
-        raise NotImplementedError
+from tests.builders.layers import MemorySink
 
 
 def make_tree() -> Node:
@@ -37,13 +28,11 @@ def test_enroot_files_are_put_in() -> None:
     root = make_tree()
     assert not has_enroot_files(root)
     section = {"Env": ["A=1"], "Cmd": ["x"], "WorkingDir": "/a/b", "Volumes": {"/data": {}, "etc/more": {}}}
-    assert add_enroot_files(root, Contents(), section, mtime=7, source="sha256:0") == []
+    assert add_enroot_files(root, MemorySink(), section, mtime=7, source="sha256:0") == []
     environment = find(root, b"etc/environment")
-    assert environment is not None
     assert (environment.content, environment.mode, environment.mtime) == (b"A=1\n", 0o644, 7)
     for folder in (b"a/b", b"data", b"etc/more"):
         node = find(root, folder)
-        assert node is not None
         assert (node.kind, node.mode) == (NodeKind.DIRECTORY, 0o755)
     assert has_enroot_files(root)
 
@@ -51,7 +40,7 @@ def test_enroot_files_are_put_in() -> None:
 def test_enroot_folders_never_leave_the_tree() -> None:
     root = make_tree()
     section = {"WorkingDir": "/etc/passwd/../../../x", "Volumes": {"../../y": {}, "n" * 300: {}, "a\0b": {}}}
-    add_enroot_files(root, Contents(), section)
+    add_enroot_files(root, MemorySink(), section)
     names = {part for path, _ in walk(root) for part in path.split(b"/")}
     assert names == {b"etc", b"passwd", b"environment", b"fstab", b"rc", b"x", b"y"}
 
@@ -60,10 +49,8 @@ def test_enroot_link_in_the_way_is_replaced_and_not_followed() -> None:
     root = make_tree()
     link = root.children[b"etc"].children[b"rc"] = Node(NodeKind.SYMLINK)
     link.target = b"/etc/passwd"
-    add_enroot_files(root, Contents(), {"Cmd": ["x"]})
+    add_enroot_files(root, MemorySink(), {"Cmd": ["x"]})
     made, passwd = find(root, b"etc/rc"), find(root, b"etc/passwd")
-    assert made is not None
-    assert passwd is not None
     assert (made.kind, passwd.content) == (NodeKind.FILE, b"x")
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from kedge.image.formats.compression.gzip_layers import BLOCK, GzipLayerCompressor
 from kedge.image.formats.compression.streams import inflate
+from tests.builders.rows import each_row
 from tests.requirements import require_program
 
 
@@ -27,7 +28,7 @@ def make_data(size: int) -> bytes:
     return (half + b"kedge " * (size // 12 + 1))[:size]
 
 
-@pytest.mark.parametrize("size", [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 5 * BLOCK + 17])
+@each_row("size", [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 5 * BLOCK + 17])
 def test_gzip_layers_are_read_by_others(size: int) -> None:
     data = make_data(size)
     packed = pack(data, 3)

@@ -5,16 +5,16 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import shutil
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
-
-import pytest
 
 from kedge.base.digest import Digest
 from kedge.base.manifest import ImageConfig, parse_config
 from kedge.base.platform import Platform
-from kedge.base.tree import Buffer, Node, NodeKind, find, walk
+from kedge.base.tree import Node, NodeKind, find, walk
 from kedge.image.formats.go_json import encode_json
 from kedge.image.formats.singularityd import fixed_files
 from kedge.image.formats.singularityd.decorate_tree import decorate, describe, report_config
@@ -27,101 +27,74 @@ from kedge.image.formats.singularityd.documents import (
     write_build,
 )
 from kedge.image.formats.singularityd.scripts import EVAL_LINE, render_environment, render_runscript
+from tests.builders.layers import MemorySink
 from tests.builders.rows import each_row
 
-SHELLS = [path for path in map(shutil.which, ("dash", "bash", "sh")) if path]
+SHELLS = {os.path.realpath(path) for path in map(shutil.which, ("dash", "bash", "sh")) if path}
 NASTY = [
-    "plain",
-    "two words",
-    "do$llar $HOME",
-    "`id`",
-    'dq"dq',
-    "s'q",
-    "back\\slash",
-    "",
-    "a\nb",
-    "é日本",
-    "*",
-    "~",
+    *("plain", "two words", "do$llar $HOME", "`id`", 'dq"dq', "s'q", "back\\slash", "", "a\nb", "é日本", "*", "~"),
     "}{",
 ]
 RECORD = SourceRecord("docker", "docker.io/library/x:1", Digest.of(b"m"), Platform("arm64", "v8"), 1_709_622_489)
 
 
-class MemorySink:
-    """Keeps contents in memory; the token is the content."""
-
-    def add(self, data: Buffer) -> object:
-        return bytes(data)
-
-    def add_stream(self, size: int, chunks: object) -> object:
-        raise AssertionError("the files here are small")
-
-
-def run_shell(shell: str, script: str, *arguments: str, environment: dict[str, str] | None = None) -> list[str]:
-    """Run a script and return the argv it ended with: it must exec something that prints NUL-separated words."""
-    done = subprocess.run(
-        [shell, "-c", script, "runscript", *arguments],
-        capture_output=True,
-        env={"PATH": "/usr/bin:/bin", "HOME": "/h", **(environment or {})},
-        check=True,
-    )
-    return done.stdout.decode().split("\0")[:-1]
+def run_shells(script: str, *arguments: str, environment: dict[str, str] | None = None) -> list[str]:
+    """The words between NULs that a script prints, or the program that it ends with: the same by every shell."""
+    answers = set()
+    for shell in SHELLS:
+        argv = [shell, "-c", script, "runscript", *arguments]
+        variables = {"PATH": "/usr/bin:/bin", "HOME": "/h"} if environment is None else environment
+        answers.add(subprocess.run(argv, capture_output=True, env=variables, check=True).stdout.decode())
+    assert len(answers) == 1, answers
+    return answers.pop().split("\0")[:-1]
 
 
-ENTRYPOINT = ["printf", "%s\\0", *NASTY]
-COMMAND_ONLY = ["printf", "%s\\0", "cmd", *NASTY]
+ENVIRONMENTS = [{"PATH": "/usr/bin:/bin", "HOME": "/h", **more} for more in ({}, {"SINGULARITY_NO_EVAL": "1"})]
+PRINT = ["printf", "%s\\0"]
 
 
-@pytest.mark.parametrize("shell", SHELLS)
-@pytest.mark.parametrize("no_eval", [False, True])
-def test_runscript_entrypoint_only_appends_arguments(shell: str, no_eval: bool) -> None:
-    environment = {"SINGULARITY_NO_EVAL": "1"} if no_eval else {}
-    script = render_runscript(ENTRYPOINT, [])
-    assert run_shell(shell, script, environment=environment) == NASTY
-    assert run_shell(shell, script, "x y", "z", environment=environment) == [*NASTY, "x y", "z"]
+@each_row("environment", ENVIRONMENTS)
+def test_runscript_entrypoint_only_appends_arguments(environment: dict[str, str]) -> None:
+    script = render_runscript([*PRINT, *NASTY], [])
+    assert run_shells(script, environment=environment) == NASTY
+    assert run_shells(script, "x y", "z", environment=environment) == [*NASTY, "x y", "z"]
 
 
-@pytest.mark.parametrize("shell", SHELLS)
-@pytest.mark.parametrize("no_eval", [False, True])
-def test_runscript_command_only_is_replaced_by_arguments(shell: str, no_eval: bool) -> None:
-    environment = {"SINGULARITY_NO_EVAL": "1"} if no_eval else {}
-    script = render_runscript([], COMMAND_ONLY)
-    assert run_shell(shell, script, environment=environment) == ["cmd", *NASTY]
-    assert run_shell(shell, script, "printf", "%s\\0", "-x", "a b", environment=environment) == ["-x", "a b"]
+@each_row("environment", ENVIRONMENTS)
+def test_runscript_command_only_is_replaced_by_arguments(environment: dict[str, str]) -> None:
+    script = render_runscript([], [*PRINT, "cmd", *NASTY])
+    assert run_shells(script, environment=environment) == ["cmd", *NASTY]
+    assert run_shells(script, *PRINT, "-x", "a b", environment=environment) == ["-x", "a b"]
 
 
-@pytest.mark.parametrize("shell", SHELLS)
-@pytest.mark.parametrize("no_eval", [False, True])
-def test_runscript_entrypoint_with_command_as_default_arguments(shell: str, no_eval: bool) -> None:
-    environment = {"SINGULARITY_NO_EVAL": "1"} if no_eval else {}
-    script = render_runscript(["printf", "%s\\0"], NASTY)
-    assert run_shell(shell, script, environment=environment) == NASTY
-    assert run_shell(shell, script, "one", environment=environment) == ["one"]
+@each_row("environment", ENVIRONMENTS)
+def test_runscript_entrypoint_with_command_as_default_arguments(environment: dict[str, str]) -> None:
+    script = render_runscript(PRINT, NASTY)
+    assert run_shells(script, environment=environment) == NASTY
+    assert run_shells(script, "one", environment=environment) == ["one"]
 
 
-@pytest.mark.parametrize("shell", SHELLS)
-def test_runscript_without_either_runs_arguments_or_shell(shell: str) -> None:
+def test_runscript_without_either_runs_arguments_or_shell() -> None:
     script = render_runscript([], [])
-    assert run_shell(shell, script, "printf", "%s\\0", "a b") == ["a b"]
+    assert run_shells(script, *PRINT, "a b") == ["a b"]
     assert "/bin/sh" in script
 
 
-@pytest.mark.parametrize("shell", SHELLS)
-def test_runscript_expands_arguments_unless_told_not_to(shell: str) -> None:
-    script = render_runscript(["printf", "%s\\0"], [])
+def test_runscript_expands_arguments_unless_told_not_to() -> None:
+    script = render_runscript(PRINT, [])
     words = ["$HOME", "a\\$b", "`echo hi`", "a  b"]
-    assert run_shell(shell, script, *words) == ["/h", "a$b", "hi", "a  b"]
-    assert run_shell(shell, script, *words, environment={"SINGULARITY_NO_EVAL": "1"}) == words
+    assert run_shells(script, *words) == ["/h", "a$b", "hi", "a  b"]
+    assert run_shells(script, *words, environment=ENVIRONMENTS[1]) == words
 
 
-@pytest.mark.parametrize("shell", SHELLS)
-def test_runscript_arguments_may_begin_with_a_dash(shell: str) -> None:
-    assert run_shell(shell, render_runscript([], ["printf", "%s\\0", "-e"])) == ["-e"]
+def test_runscript_arguments_may_begin_with_a_dash() -> None:
+    assert run_shells(render_runscript([], [*PRINT, "-e"])) == ["-e"]
     # 'set' itself must not take the first word for an option
-    done = subprocess.run([shell, "-c", render_runscript([], []), "runscript", "-x"], capture_output=True, check=False)
-    assert done.returncode in (2, 126, 127)  # bash: exec has no such option; dash: no such program
-    assert b"PATH=" not in done.stdout
+    for shell in SHELLS:
+        argv = [shell, "-c", render_runscript([], []), "runscript", "-x"]
+        done = subprocess.run(argv, capture_output=True, check=False)
+        assert done.returncode in (2, 126, 127)  # bash: exec has no such option; dash: no such program
+        assert b"PATH=" not in done.stdout
 
 
 def test_runscript_has_the_line_apptainer_looks_for() -> None:
@@ -139,26 +112,22 @@ def test_runscript_quoting_is_apptainers() -> None:
 # ---- environment
 
 
-def read_environment(shell: str, text: str, names: list[str], environment: dict[str, str]) -> dict[str, str]:
+def read_environment(text: str, names: Iterable[str], environment: dict[str, str]) -> dict[str, str]:
     script = text + "".join(f'\nprintf "%s\\0" "${{{name}-UNSET}}"' for name in names)
-    done = subprocess.run([shell, "-c", script], capture_output=True, env=environment, check=True)
-    return dict(zip(names, done.stdout.decode().split("\0"), strict=False))
+    return dict(zip(names, run_shells(script, environment=environment), strict=True))
 
 
-@pytest.mark.parametrize("shell", SHELLS)
-def test_environment_values_arrive_unchanged(shell: str) -> None:
-    values = {
-        f"V{number}": value for number, value in enumerate([*NASTY, "a=b=c", "\\n", "\\\\$", "x\\", "!x", "a'}\"$"])
-    }
+def test_environment_values_arrive_unchanged() -> None:
+    nasty = [*NASTY, "a=b=c", "\\n", "\\\\$", "x\\", "!x", "a'}\"$"]
+    values = {f"V{number}": value for number, value in enumerate(nasty)}
     text, warnings = render_environment([f"{name}={value}" for name, value in values.items()])
     assert not warnings
-    assert read_environment(shell, text, list(values), {}) == values
+    assert read_environment(text, values, {}) == values
 
 
-@pytest.mark.parametrize("shell", SHELLS)
-def test_environment_keeps_what_is_set_except_path(shell: str) -> None:
+def test_environment_keeps_what_is_set_except_path() -> None:
     text, _ = render_environment(["PATH=/image/bin", "A=image", "B=image"])
-    found = read_environment(shell, text, ["PATH", "A", "B"], {"PATH": "/host", "A": "host"})
+    found = read_environment(text, ["PATH", "A", "B"], {"PATH": "/host", "A": "host"})
     assert found == {"PATH": "/image/bin", "A": "host", "B": "image"}
 
 
@@ -171,7 +140,7 @@ def test_environment_text_is_apptainers_1_5_form() -> None:
     assert warnings == ()
 
 
-@pytest.mark.parametrize("name", ["1BAD", "", "a-b", "a b", "x;id", "é", "A\nB"])
+@each_row("name", ["1BAD", "", "a-b", "a b", "x;id", "é", "A\nB"])
 def test_environment_skips_names_that_are_no_identifiers(name: str) -> None:
     text, warnings = render_environment([f"{name}=v", "GOOD=1"])
     assert text == '#!/bin/sh\nexport GOOD="${GOOD:-"1"}"\n'
@@ -213,10 +182,8 @@ def test_labels_record_the_source() -> None:
 
 
 def test_labels_text_is_go_json_with_tabs() -> None:
-    assert (
-        render_labels({"b": "x\ny", "a<&>": "é\u2028"})
-        == '{\n\t"a\\u003c\\u0026\\u003e": "é\\u2028",\n\t"b": "x\\ny"\n}'
-    )
+    text = '{\n\t"a\\u003c\\u0026\\u003e": "é\\u2028",\n\t"b": "x\\ny"\n}'
+    assert render_labels({"b": "x\ny", "a<&>": "é\u2028"}) == text
 
 
 def test_go_json_is_compact_and_escapes_for_web_pages() -> None:
@@ -275,47 +242,20 @@ def decorated(root: Node, config: ImageConfig | None = None) -> dict[bytes, Node
 
 def test_decorate_empty_tree_gets_all_of_apptainers_files() -> None:
     paths = decorated(folder())
-    names = sorted(path.decode() for path in paths)
-    expected = [
-        ".exec",
-        ".run",
-        ".shell",
-        ".singularity.d",
-        ".singularity.d/Singularity",
-        ".singularity.d/actions",
-        ".singularity.d/actions/exec",
-        ".singularity.d/actions/run",
-        ".singularity.d/actions/shell",
-        ".singularity.d/actions/start",
-        ".singularity.d/actions/test",
-        ".singularity.d/env",
-        ".singularity.d/env/01-base.sh",
-        ".singularity.d/env/10-docker2singularity.sh",
-        ".singularity.d/env/90-environment.sh",
-        ".singularity.d/env/94-appsbase.sh",
-        ".singularity.d/env/95-apps.sh",
-        ".singularity.d/env/99-base.sh",
-        ".singularity.d/env/99-runtimevars.sh",
-        ".singularity.d/labels.json",
-        ".singularity.d/libs",
-        ".singularity.d/runscript",
-        ".singularity.d/startscript",
-        ".test",
-        "dev",
-        "environment",
-        "etc",
-        "etc/hosts",
-        "etc/resolv.conf",
-        "home",
-        "proc",
-        "root",
-        "singularity",
-        "sys",
-        "tmp",
-        "var",
-        "var/tmp",
-    ]
-    assert names == sorted(expected)
+    assert {path.decode() for path in paths} == set(
+        [
+            *(".exec", ".run", ".shell", ".test", "dev", "environment", "etc", "etc/hosts", "etc/resolv.conf"),
+            *("home", "proc", "root", "singularity", "sys", "tmp", "var", "var/tmp", ".singularity.d"),
+            *(".singularity.d/Singularity", ".singularity.d/labels.json", ".singularity.d/libs"),
+            *(".singularity.d/runscript", ".singularity.d/startscript", ".singularity.d/env"),
+            *(".singularity.d/env/01-base.sh", ".singularity.d/env/10-docker2singularity.sh"),
+            *(".singularity.d/env/90-environment.sh", ".singularity.d/env/94-appsbase.sh"),
+            *(".singularity.d/env/95-apps.sh", ".singularity.d/env/99-base.sh"),
+            *(".singularity.d/env/99-runtimevars.sh", ".singularity.d/actions", ".singularity.d/actions/exec"),
+            *(".singularity.d/actions/run", ".singularity.d/actions/shell", ".singularity.d/actions/start"),
+            ".singularity.d/actions/test",
+        ]
+    )
     for path, node in paths.items():
         assert (node.uid, node.gid, node.mtime) == (0, 0, RECORD.created), path
         if node.kind is NodeKind.DIRECTORY:
@@ -375,7 +315,7 @@ def test_decorate_follows_folders_that_are_links_inside_the_root() -> None:
     assert paths[b".singularity.d"].kind is NodeKind.SYMLINK
 
 
-@pytest.mark.parametrize("in_the_way", [file(), symlink(".singularity.d"), symlink("/bin/sh"), symlink("a")])
+@each_row("in_the_way", [file(), symlink(".singularity.d"), symlink("/bin/sh"), symlink("a")])
 def test_decorate_replaces_what_is_in_the_way(in_the_way: Node) -> None:
     root = folder(bin=folder(sh=file(b"shell")), a=symlink("b"), b=symlink("a"))
     root.children[b".singularity.d"] = in_the_way
@@ -402,15 +342,6 @@ def test_decorate_env_blocked_behind_a_link_still_gives_all_folders() -> None:
     assert paths[b"opt/env"].content == b"old"
 
 
-def test_decorate_is_deterministic() -> None:
-    config = parse_config(b'{"architecture":"arm64","config":{"Env":["A=1"],"Labels":{"b":"1","a":"2"}}}')
-    first, second = (
-        {path: (node.kind, node.mode, node.content) for path, node in decorated(folder(), config).items()}
-        for _ in range(2)
-    )
-    assert first == second
-
-
 # ---- the fixed scripts
 
 
@@ -420,15 +351,14 @@ def make_root(tmp_path: Path) -> Path:
         kind = "actions" if name in fixed_files.ACTIONS else "env"
         target = tmp_path / ".singularity.d" / kind / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        text = text.replace("/.singularity.d", f"{tmp_path}/.singularity.d").replace(
-            "/scif/apps", f"{tmp_path}/scif/apps"
-        )
+        for place in ("/.singularity.d", "/scif/apps"):
+            text = text.replace(place, f"{tmp_path}{place}")
         target.write_text(text)
         target.chmod(0o755)
     return tmp_path
 
 
-@pytest.mark.parametrize("shell", SHELLS)
+@each_row("shell", SHELLS)
 def test_actions_exec_sources_environment(shell: str, tmp_path: Path) -> None:
     root = make_root(tmp_path)
     (root / ".singularity.d/env/90-environment.sh").write_text("export FOO='from image'\n")
@@ -443,8 +373,8 @@ def test_actions_exec_sources_environment(shell: str, tmp_path: Path) -> None:
     assert not any(line.startswith("SING_USER_DEFINED") for line in lines)
 
 
-@pytest.mark.parametrize("shell", SHELLS)
-@pytest.mark.parametrize(("action", "script"), [("run", "runscript"), ("test", "test"), ("start", "startscript")])
+@each_row("shell", SHELLS)
+@each_row(("action", "script"), [("run", "runscript"), ("test", "test"), ("start", "startscript")])
 def test_actions_start_their_script(shell: str, action: str, script: str, tmp_path: Path) -> None:
     root = make_root(tmp_path)
     target = root / ".singularity.d" / script
@@ -455,12 +385,12 @@ def test_actions_start_their_script(shell: str, action: str, script: str, tmp_pa
     assert done.stdout == "got a b\n"
 
 
-@pytest.mark.parametrize("shell", SHELLS)
+@each_row("shell", SHELLS)
 def test_actions_run_prefers_the_app(shell: str, tmp_path: Path) -> None:
     root = make_root(tmp_path)
     app = root / "scif/apps/foo"
-    (app / "scif/env").mkdir(parents=True)
-    (app / "bin").mkdir()
+    for name in ("scif/env", "bin"):
+        (app / name).mkdir(parents=True, exist_ok=True)
     (app / "scif/env/90-environment.sh").write_text("export APPVAR=yes\n")
     (app / "scif/runscript").write_text('#!/bin/sh\necho "$APPVAR $SCIF_APPROOT"\n')
     (app / "scif/runscript").chmod(0o755)
@@ -472,7 +402,7 @@ def test_actions_run_prefers_the_app(shell: str, tmp_path: Path) -> None:
     assert subprocess.run(argv, capture_output=True, check=False, env=environment).returncode == 1
 
 
-@pytest.mark.parametrize("shell", SHELLS)
+@each_row("shell", SHELLS)
 def test_actions_shell_runs_a_shell(shell: str, tmp_path: Path) -> None:
     script = make_root(tmp_path) / ".singularity.d/actions/shell"
     done = subprocess.run([shell, str(script), "-c", "echo $SHELL"], capture_output=True, check=True, text=True)

@@ -28,6 +28,7 @@ from kedge.image.formats.squashfs.image_output import OutputFile
 from kedge.image.formats.squashfs.inode_writer import BlockMap, TreeTables
 from kedge.image.formats.squashfs.table_writer import IdTable, MetadataWriter, XattrTable
 from kedge.image.formats.squashfs.writer import SquashOptions
+from tests.builders.rows import each_row
 from tests.builders.squashfs_images import add_file, add_folder, add_special, write_image
 from tests.builders.squashfs_text import write_text
 
@@ -207,7 +208,7 @@ def test_files_far_into_an_image_or_large_have_extended_inodes() -> None:
     assert not wrong
 
 
-@pytest.mark.parametrize("content", [FileBlocks(0, 1), FileBlocks(0, 3), None])
+@each_row("content", [FileBlocks(0, 1), FileBlocks(0, 3), None])
 def test_files_without_all_of_their_blocks_are_refused(content: object) -> None:
     node = Node(NodeKind.FILE)
     node.size, node.content = 8192, content
@@ -238,7 +239,7 @@ def test_columns_of_small_files_hold_nothing_else() -> None:
     assert pack_all_small([node], 1, IdTable().indices) == b""
 
 
-@pytest.mark.parametrize(("blocks", "calls"), [(15, 0), (16, 1)])
+@each_row(("blocks", "calls"), [(15, 0), (16, 1)])
 def test_blocks_of_a_table_are_compressed_together_where_there_are_many(blocks: int, calls: int) -> None:
     codec = open_codec("none")
     asked = []

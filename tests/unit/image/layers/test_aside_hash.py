@@ -9,12 +9,13 @@ import threading
 import pytest
 
 from kedge.image.layers.layer_source import AsideHash
+from tests.builders.rows import each_row
 
 _PIECES = [bytes([number]) * 5000 for number in range(100)]
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("threaded", [True, False])
+@each_row("threaded", [True, False])
 def test_digest_is_that_of_all_pieces(threaded: bool) -> None:
     hasher = AsideHash("sha256", threaded=threaded)
     for piece in _PIECES:

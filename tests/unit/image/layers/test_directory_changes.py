@@ -37,14 +37,6 @@ def list_changes(tree: Path, change: Callable[[], object], options: UpperOptions
     return [os.fsdecode(path) for path, _ in walk(root)]
 
 
-def test_changes_none(tree: Path) -> None:
-    assert list_changes(tree, (tree / "etc/motd").read_text) == []
-
-
-def test_changes_a_new_file_comes_with_its_directory(tree: Path) -> None:
-    assert list_changes(tree, (tree / "etc/deep/new").touch) == ["etc", "etc/deep", "etc/deep/new"]
-
-
 def test_changes_content_with_the_old_time_is_seen(tree: Path) -> None:
     file = tree / "etc/motd"
     status = file.stat()
@@ -56,14 +48,22 @@ def test_changes_content_with_the_old_time_is_seen(tree: Path) -> None:
     assert list_changes(tree, change) == ["etc", "etc/motd"]
 
 
-def test_changes_modes_are_seen(tree: Path) -> None:
-    assert list_changes(tree, lambda: (tree / "usr/tool").chmod(0o700)) == ["usr", "usr/tool"]
-    assert list_changes(tree, lambda: (tree / "empty").chmod(0o700)) == ["empty"]
-
-
-def test_changes_deleted_files_are_marked(tree: Path) -> None:
-    assert list_changes(tree, (tree / "etc/motd").unlink) == ["etc", "etc/.wh.motd"]
-    assert list_changes(tree, lambda: shutil.rmtree(tree / "etc")) == [".wh.etc"]
+def test_changes_one_after_the_other(tree: Path) -> None:
+    changes = {
+        "none": ((tree / "etc/motd").read_text, []),
+        "a new file comes with its directory": ((tree / "etc/deep/new").touch, ["etc", "etc/deep", "etc/deep/new"]),
+        "the mode of a file": (lambda: (tree / "usr/tool").chmod(0o700), ["usr", "usr/tool"]),
+        "the mode of a directory": (lambda: (tree / "empty").chmod(0o700), ["empty"]),
+        "a deleted file is marked": ((tree / "etc/motd").unlink, ["etc", "etc/.wh.motd"]),
+        "a moved directory is all new": (
+            lambda: (tree / "etc").rename(tree / "conf"),
+            [".wh.etc", "conf", "conf/deep", "conf/deep/new", "conf/deep/one", "conf/deep/two"],
+        ),
+        "a deleted directory is marked": (lambda: shutil.rmtree(tree / "conf"), [".wh.conf"]),
+    }
+    assert {name: list_changes(tree, change) for name, (change, _) in changes.items()} == {
+        name: expected for name, (_, expected) in changes.items()
+    }
 
 
 def test_changes_a_directory_in_place_of_another_hides_it(tree: Path) -> None:
@@ -84,11 +84,6 @@ def test_changes_kinds_replace_each_other(tree: Path) -> None:
         (tree / "link").mkdir()
 
     assert list_changes(tree, change) == ["etc", "link"]
-
-
-def test_changes_a_moved_directory_is_all_new(tree: Path) -> None:
-    expected = [".wh.etc", "conf", "conf/deep", "conf/deep/one", "conf/deep/two", "conf/motd"]
-    assert list_changes(tree, lambda: (tree / "etc").rename(tree / "conf")) == expected
 
 
 def test_changes_a_socket_is_left_out_and_hides(tree: Path) -> None:

@@ -37,7 +37,6 @@ def test_folder_is_read_with_kinds_modes_times_and_links(tmp_path: Path) -> None
     tree, source = read_folder(make_folder(tmp_path))
     assert list(tree.children) == [b"d", b"empty", b"hard", b"p", b"s"]
     node = find(tree, b"d/f")
-    assert node is not None
     assert node is tree.children[b"hard"]
     assert (node.kind, node.mode, node.mtime, node.size, node.uid) == (NodeKind.FILE, 0o4751, 5, 7, os.geteuid())
     assert b"".join(source.chunks(node)) == b"content"

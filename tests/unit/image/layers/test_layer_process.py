@@ -19,7 +19,7 @@ import zstandard
 
 from kedge.base.frozen import replace
 from kedge.base.packed_blocks import PackedBlocks, Packing
-from kedge.base.tree import Node, walk
+from kedge.base.tree import walk
 from kedge.errors import CorruptImage, DigestMismatch, FileProblem, HostileImage, LimitReached
 from kedge.image.formats.squashfs.writer import SquashOptions, SquashWriter
 from kedge.image.layers import layers_ahead
@@ -32,6 +32,7 @@ from kedge.system import piped_worker
 from kedge.system.libc import create_memory
 from tests.builders.layers import MemorySink, compress, file, hard_link, layer, pax, sources, whiteout
 from tests.builders.own_children import list_children
+from tests.builders.rows import each_row
 from tests.builders.waiting import wait_until
 
 _BLOCK = 131072
@@ -99,20 +100,6 @@ def write_image(layers: list[LayerSource], given: FlattenOptions, codec: str = "
         return image.read()
 
 
-@pytest.mark.parametrize("codec", ["zstd", "gzip:1", "none"])
-def test_an_image_has_the_same_bytes_with_processes(codec: str) -> None:
-    layers = sources(*make_tars(), compressed=True)
-    expected = write_plainly(codec)
-    assert len(expected) > 1 << 20
-    assert write_image(sized(layers), options(), codec) == expected
-
-
-@pytest.mark.parametrize("threads", [6, 64])
-def test_the_number_of_threads_changes_no_byte(threads: int) -> None:
-    layers = sources(*make_tars(), compressed=True)
-    assert write_image(sized(layers), options(threads=threads)) == write_plainly()
-
-
 def test_layers_of_zstd_and_of_no_compression_are_packed_too() -> None:
     tars, expected = make_tars(), write_plainly()
     assert write_image(sized(sources(*tars)), options()) == expected
@@ -142,7 +129,7 @@ def test_more_than_one_parcel_waits_only_as_far_as_memory_is_given(monkeypatch: 
     assert write_image(sized(layers), options(threads=12, ahead=1)) == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("spoil", "problem", "said"),
     [
         (lambda blob: blob[:-5000], CorruptImage, "layer layer1: the gzip data ends too early"),
@@ -153,7 +140,7 @@ def test_more_than_one_parcel_waits_only_as_far_as_memory_is_given(monkeypatch: 
         (lambda _: compress(b"no tar" * 1000), CorruptImage, "checksum of a header"),
     ],
 )  # fmt: skip
-def test_a_spoilt_layer_is_refused_with_the_words_of_any_other(
+def test_spoilt_layers_are_refused_with_the_words_of_any_other(
     spoil: object, problem: type[Exception], said: str
 ) -> None:
     tars = make_tars()
@@ -269,14 +256,6 @@ def test_blocks_come_packed_and_all_else_as_it_is() -> None:
     assert list(packed[1].words) == [0, 0]
     assert sum(map(len, parts)) == len(tar)
     assert sum(len(part) for part in parts if isinstance(part, bytes)) < 20_000
-
-
-def test_nodes_of_the_tree_are_the_same() -> None:
-    def list_nodes(root: Node) -> list[tuple[object, ...]]:
-        return [(path, node.kind, node.mode, node.size, node.mtime) for path, node in walk(root)]
-
-    layers = sources(*make_tars(), compressed=True)
-    assert list_nodes(flatten(sized(layers), MemorySink(), options())) == list_nodes(flatten(layers, MemorySink()))
 
 
 def test_a_parcel_that_has_no_room_in_its_slot_is_not_sent() -> None:

@@ -12,7 +12,6 @@ from functools import partial
 import pytest
 
 from kedge.base.frozen import replace
-from kedge.base.tree import walk
 from kedge.errors import DigestMismatch
 from kedge.image.layers.flatten import flatten
 from kedge.image.layers.layer_source import LayerSource
@@ -31,24 +30,6 @@ def make_layers(count: int) -> list[LayerSource]:
         for number in range(count)
     ]
     return sources(*tars, compressed=True)
-
-
-@pytest.mark.timeout(60)
-@pytest.mark.parametrize(
-    ("threads", "ahead"),
-    [
-        *((1, 64 << 20), (2, 64 << 20), (16, 64 << 20)),  # none, one and more threads than layers, with room for all
-        *((4, 0), (4, _PIECE), (16, _PIECE)),  # no room, and room for one piece
-    ],
-)
-def test_flatten_gives_the_same_with_any_number_of_threads(threads: int, ahead: int) -> None:
-    layers = make_layers(9)
-    expected_sink, sink = MemorySink(), MemorySink()
-    expected = flatten(layers, expected_sink)
-    root = flatten(layers, sink, FlattenOptions(threads=threads, ahead=ahead))
-    assert [(path, node.content) for path, node in walk(root)] == [(p, n.content) for p, n in walk(expected)]
-    assert sink.stored == expected_sink.stored
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("kedge-")]
 
 
 class _Endless:
@@ -132,18 +113,6 @@ def test_an_error_ahead_is_raised_when_its_layer_is_read() -> None:
     with pytest.raises(DigestMismatch, match="layer layer0"):
         flatten(layers, sink, FlattenOptions(threads=4, ahead=64 << 20))
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("kedge-")]
-
-
-@pytest.mark.timeout(60)
-def test_layers_are_read_here_when_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(self: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    layers = make_layers(4)
-    expected = [path for path, _ in walk(flatten(layers, MemorySink()))]
-    monkeypatch.setattr(threading.Thread, "start", refuse)
-    root = flatten(layers, MemorySink(), FlattenOptions(threads=16, ahead=64 << 20))
-    assert [path for path, _ in walk(root)] == expected
 
 
 @pytest.mark.timeout(60)

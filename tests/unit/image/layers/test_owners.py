@@ -46,12 +46,8 @@ def test_owners_survive_their_file() -> None:
 @each_row(
     "data",
     [
-        b"",
-        b"no table",
-        b"kedge owners 1\0" + b"0 0 644 cut",
-        b"kedge owners 1\0x 0 644 a\0",
-        b"kedge owners 1\0" + b"0 0 99 a\0",
-        b"kedge owners 1\0" + b"-1 0 644 a\0",
+        *(b"", b"no table", b"kedge owners 1\0" + b"0 0 644 cut", b"kedge owners 1\0x 0 644 a\0"),
+        *(b"kedge owners 1\0" + b"0 0 99 a\0", b"kedge owners 1\0" + b"-1 0 644 a\0"),
         b"kedge owners 1\0" + b"4294967295 0 644 a\0",
         b"kedge owners 1\0" + b"0 0 77777 a\0",
         b"kedge owners 1\0" + b"1" * 5000 + b" 0 644 a\0",

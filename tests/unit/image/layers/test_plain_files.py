@@ -65,7 +65,7 @@ def test_runs_end_where_the_piece_does(size: int, least: int) -> None:
     assert least <= read_both(tar, size) < 99
 
 
-@pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+@each_row("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
 def test_files_of_usual_tars_are_plain(form: int) -> None:
     target = io.BytesIO()
     with tarfile.open(fileobj=target, mode="w", format=form) as tar:
@@ -82,17 +82,9 @@ def test_files_of_usual_tars_are_plain(form: int) -> None:
 @each_row(
     "block",
     [
-        build.whiteout("d/x"),
-        build.opaque("d"),
-        build.file("d/.", b"1"),
-        build.file("d/..", b"1"),
-        build.file("d/", b"1"),
-        build.file("d//x", b"1"),
-        build.file("d/e/x", b"1"),
-        build.file("e/x", b"1"),
-        build.file("d/x", b"1", owner=(5, 5)),
-        build.entry("d/x", b"7", b"1"),
-        build.entry("d/x", b"\0", b"1"),
+        *(build.whiteout("d/x"), build.opaque("d"), build.file("d/.", b"1"), build.file("d/..", b"1")),
+        *(build.file("d/", b"1"), build.file("d//x", b"1"), build.file("d/e/x", b"1"), build.file("e/x", b"1")),
+        *(build.file("d/x", b"1", owner=(5, 5)), build.entry("d/x", b"7", b"1"), build.entry("d/x", b"\0", b"1")),
         build.hard_link("d/x", "d/1"),
         build.file("d/x", b"1", xattrs={b"user.a": b"b"}),
         build.long_name(b"d/" + b"n" * 120) + build.file("d/short", b"1"),
@@ -102,23 +94,12 @@ def test_whatever_is_not_plain_ends_a_run(block: bytes) -> None:
     assert read_both(build.layer(build.folder("d"), *files("d", 5), block, *files("d", 5))) == 4 + 5
 
 
-@each_row("name", [b"\xff", b"\xc3\xa9" * 40, b" ", b"-", b"+page", b"a.", b"~"])
-def test_names_of_any_bytes_are_plain(name: bytes) -> None:
-    tar = build.layer(build.folder("d"), *files("d", 5), build.file(b"d/" + name, b"1"), *files("d", 5))
-    assert read_both(tar) == 4 + 1 + 5
-
-
 def test_names_at_the_edge_of_their_field_are_plain() -> None:
     for length in (97, 98):
         tar = build.layer(build.folder("d"), *files("d", 5), build.file("d/" + "n" * length, b"1"), *files("d", 5))
         assert read_both(tar) == 4 + 1 + 5
     edge = "e" * 99 + "/"  # as long as the field: no room for a name
     assert not read_both(build.layer(build.file(edge, b"1"), build.file(edge, b"1")))
-
-
-def test_times_and_owners_may_change_within_a_run() -> None:
-    owners = [build.file(f"d/{number}", b"x", owner=(number % 3, 7), mtime=number) for number in range(30)]
-    assert read_both(build.layer(build.folder("d"), *owners)) >= 25
 
 
 def test_global_records_leave_no_file_plain() -> None:
@@ -135,7 +116,7 @@ def test_files_in_runs_are_counted() -> None:
 HEADER = build.file("d/x", b"content", mtime=77)
 
 
-@settings(max_examples=400)
+@settings(max_examples=400, deadline=None)
 @given(
     st.dictionaries(
         st.integers(0, 511),
@@ -153,6 +134,7 @@ def test_changed_headers_mean_the_same_to_both_readers(changes: dict[int, int], 
     read_both(build.layer(build.folder("d"), *files("d", 3), header + HEADER[512:], *files("d", 3)))
 
 
+@settings(deadline=None)
 @given(st.binary(min_size=8, max_size=8), st.binary(min_size=12, max_size=12), st.integers(0, 2))
 def test_odd_numbers_mean_the_same_to_both_readers(short: bytes, long: bytes, place: int) -> None:
     fields = {0: {124: long}, 1: {136: long}, 2: {108: short}}[place]

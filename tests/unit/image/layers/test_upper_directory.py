@@ -41,7 +41,6 @@ def test_upper_a_device_0_0_is_a_deletion(tmp_path: Path) -> None:
     root, _ = read_upper(tmp_path)
     assert names(root) == ["etc", "etc/.wh.motd"]
     mark = find(root, b"etc/.wh.motd")
-    assert mark is not None
     assert (mark.kind, mark.size, mark.mode, mark.uid, mark.mtime) == (NodeKind.FILE, 0, 0o644, 0, 0)
 
 
@@ -136,7 +135,7 @@ def test_upper_hard_links_stay_links(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("mode", "expected"), [(0o000, False), (0o1700, False), (0o700, True), (None, False)])
-def test_upper_of_fuse_overlayfs_is_known_by_its_work_directory(
+def test_upper_of_fuse_overlayfs_is_told_by_its_work_directory(
     tmp_path: Path, mode: int | None, expected: bool
 ) -> None:
     if mode is not None:

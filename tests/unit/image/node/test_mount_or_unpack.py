@@ -17,6 +17,7 @@ from kedge.errors import MountFailed
 from kedge.image.image_file import ImageFile
 from kedge.system import libc
 from kedge.system.libc import NFS_SUPER_MAGIC
+from tests.builders.rows import each_row
 
 USER = 1000
 
@@ -60,14 +61,14 @@ def test_roots_small_image_is_unpacked_and_a_large_one_mounted(environ: dict[str
 
 
 @pytest.mark.usefixtures("with_squashfuse")
-@pytest.mark.parametrize("options", [{"writable_tmpfs": True}, {"fakeroot": True}, {"overlay": ["/x"]}])
+@each_row("options", [{"writable_tmpfs": True}, {"fakeroot": True}, {"overlay": ["/x"]}])
 def test_roots_what_is_changed_is_unpacked(environ: dict[str, str], options: dict[str, Any]) -> None:
     assert choose(make_image(mount_or_unpack.UNPACK_LIMIT + 1), environ, **options).way == "unpack"
     assert choose(make_image(), environ, root="squashfuse", **options).way == "unpack"
 
 
 @pytest.mark.usefixtures("with_squashfuse")
-def test_roots_squashfuse_that_shows_files_as_ours_can_be_written_above(
+def test_roots_squashfuse_that_shows_files_as_ours_takes(
     environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(squashfuse, "shows_owner", lambda program: True)

@@ -18,7 +18,7 @@ def start(place: Path, seconds: float) -> subprocess.Popen[str]:
 
 
 def test_unpack_lock_one_works_and_the_others_find_it(tmp_path: Path) -> None:
-    ranks = [start(tmp_path, 0.5) for _ in range(12)]
+    ranks = [start(tmp_path, 0.5) for _ in range(5)]
     said = [rank.communicate(timeout=60)[0] for rank in ranks]
     assert all(rank.returncode == 0 for rank in ranks)
     assert "".join(said).count("makes it") == 1
@@ -27,7 +27,6 @@ def test_unpack_lock_one_works_and_the_others_find_it(tmp_path: Path) -> None:
 
 def test_unpack_lock_a_long_wait_is_said_with_whom_it_is_for(tmp_path: Path) -> None:
     first = start(tmp_path, 3)
-    assert first.stdout is not None
     assert first.stdout.readline() == "makes it\n"
     second = start(tmp_path, 0)
     assert second.communicate(timeout=60)[0] == f"waiting for process {first.pid}, which is unpacking the image\n"
@@ -36,7 +35,6 @@ def test_unpack_lock_a_long_wait_is_said_with_whom_it_is_for(tmp_path: Path) -> 
 
 def test_unpack_lock_who_is_killed_at_work_is_replaced(tmp_path: Path) -> None:
     first = start(tmp_path, 600)
-    assert first.stdout is not None
     assert first.stdout.readline() == "makes it\n"
     others = [start(tmp_path, 0) for _ in range(3)]
     first.kill()

@@ -12,7 +12,8 @@ from kedge.errors import NetworkFailed, RateLimited, RegistryProtocolError
 from kedge.image.clean_config import clean_text
 from kedge.image.registry.catalog import HubCatalog, NgcCatalog
 from tests.builders.registry_access import make_access
-from tests.fakes.http_server import FakeServer, Recorded, Reply
+from tests.builders.rows import each_row
+from tests.fakes.http_server import FakeServer, Reply
 
 KEY = "nvapi-very-secret-key"
 NGC = {
@@ -24,16 +25,11 @@ NGC = {
                 {
                     "resourceId": "nvidia/pytorch",
                     "displayName": "PyTorch",
-                    "orgName": "nvidia",
                     "description": "PyTorch is a GPU\naccelerated \x1b[31mtensor\x1b[0m framework.",
                     "latestTag": "26.08-py3",
                     "dateModified": "2026-08-31T10:00:00.000Z",
                 },
-                {
-                    "resourceId": "nim/meta/llama",
-                    "displayName": "Llama",
-                    "attributes": [{"key": "latestTag", "value": "1"}],
-                },
+                {"resourceId": "nim/meta/llama", "attributes": [{"key": "latestTag", "value": "1"}]},
                 {"resourceId": "nvidia/pytorch", "displayName": "the same again"},
             ],
         }
@@ -42,13 +38,7 @@ NGC = {
 HUB = {
     "count": 9,
     "results": [
-        {
-            "repo_name": "pytorch/pytorch",
-            "short_description": "Tensors",
-            "star_count": 1200,
-            "pull_count": 10_000_000,
-            "is_official": False,
-        },
+        {"repo_name": "pytorch/pytorch", "star_count": 1200, "pull_count": 10_000_000, "is_official": False},
         {"repo_name": "ubuntu", "short_description": "", "star_count": 5, "pull_count": 6, "is_official": True},
     ],
 }
@@ -88,26 +78,19 @@ def test_hub_search_reads_names_to_pull_with(tmp_path: Path) -> None:
     assert answer.total == 9
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("reply", "kind", "words"),
     [
         (Reply(400, b"{}"), RegistryProtocolError, "status 400"),
         (Reply(401, b"{}"), RegistryProtocolError, "status 401"),
         (Reply(429, b""), RateLimited, "rate limit of"),
         (Reply(503, b""), NetworkFailed, "server error"),
-        (
-            Reply(200, b"<html>sign in</html>", {"Content-Type": "text/html"}),
-            RegistryProtocolError,
-            "a web page, not with data",
-        ),
+        (Reply(200, b"<html>", {"Content-Type": "text/html"}), RegistryProtocolError, "a web page, not with data"),
         (Reply(200, b"[]"), RegistryProtocolError, "not a JSON object"),
     ],
 )
 def test_catalog_that_says_no_is_a_named_error(tmp_path: Path, reply: Reply, kind: type[Exception], words: str) -> None:
-    def answer(_request: Recorded) -> Reply:
-        return reply
-
-    with FakeServer(answer) as server, pytest.raises(kind, match=words):
+    with FakeServer(lambda _: reply) as server, pytest.raises(kind, match=words):
         NgcCatalog(make_access(tmp_path).transport, server.url).search("x", 5)
     assert len(server.log) == 1  # it is not asked again
 

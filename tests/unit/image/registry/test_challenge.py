@@ -3,30 +3,18 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kedge.image.registry.auth import Challenge, append_query, parse_challenges
 from tests.builders.rows import each_row
 
+HUB = {"realm": "https://auth.docker.io/token", "service": "registry.docker.io", "scope": "repository:a/b:pull"}
 NVCR = "https://nvcr.io/proxy_auth?scope=repository:nvidia/tensorflow:pull,push"
 
 CASES: list[tuple[str, list[str], list[tuple[str, dict[str, str]]]]] = [
     ("nvcr", [f'Bearer realm="{NVCR}"'], [("bearer", {"realm": NVCR})]),
-    (
-        "docker-hub",
-        ['Bearer realm="https://auth.docker.io/token",service="registry.docker.io",scope="repository:a/b:pull"'],
-        [
-            (
-                "bearer",
-                {
-                    "realm": "https://auth.docker.io/token",
-                    "service": "registry.docker.io",
-                    "scope": "repository:a/b:pull",
-                },
-            )
-        ],
-    ),
+    ("docker-hub", ["Bearer " + ",".join(f'{name}="{value}"' for name, value in HUB.items())], [("bearer", HUB)]),
     ("spaces", ['Bearer  realm = "r" , service="s"'], [("bearer", {"realm": "r", "service": "s"})]),
     (
         "two-in-one-header",
@@ -48,27 +36,23 @@ CASES: list[tuple[str, list[str], list[tuple[str, dict[str, str]]]]] = [
     ("unterminated", ['Bearer realm="abc'], [("bearer", {"realm": "abc"})]),
     ("empty", ["", ",,, "], []),
     ("no-scheme", ['realm="x"'], []),
-    (
-        "error-parameter",
-        ['Bearer realm="r",error="invalid_token"'],
-        [("bearer", {"realm": "r", "error": "invalid_token"})],
-    ),
+    ("error-parameter", ['Bearer realm="r",error="bad_token"'], [("bearer", {"realm": "r", "error": "bad_token"})]),
 ]
 
 
 @each_row(("headers", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
-def test_challenge_parse_gives_schemes_and_parameters(
-    headers: list[str], expected: list[tuple[str, dict[str, str]]]
-) -> None:
+def test_challenge_has_schemes_and_parameters(headers: list[str], expected: list[tuple[str, dict[str, str]]]) -> None:
     found = [(each.scheme, dict(each.parameters)) for each in parse_challenges(headers)]
     assert found == expected
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(max_size=300), max_size=4))
 def test_challenge_parse_survives_any_text(headers: list[str]) -> None:
     assert all(isinstance(each, Challenge) for each in parse_challenges(headers))
 
 
+@settings(deadline=None)
 @given(st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=100))
 def test_challenge_parse_keeps_any_quoted_string(value: str) -> None:
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')

@@ -69,7 +69,6 @@ def test_credentials_of_environment_never_go_to_a_mirror(tmp_path: Path) -> None
     assert where.find("mirror.example", "a", is_mirror=True).credential is None
     write_config(login_file(tmp_path), auths={"mirror.example": {"auth": encode("mirror", "x")}})
     credential = where.find("mirror.example", "a", is_mirror=True).credential
-    assert credential is not None
     assert credential.login.username == "mirror"
 
 
@@ -97,7 +96,7 @@ def test_credentials_expanded_oauthtoken_is_explained(tmp_path: Path) -> None:
     assert "single quotes" in outcome.notes[0]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("key", "registry", "repository", "fits"),
     [
         ("https://index.docker.io/v1/", "docker.io", "library/ubuntu", True),
@@ -151,7 +150,6 @@ def test_credentials_entry_forms(tmp_path: Path) -> None:
         assert login(host) == Login("u", Secret("p:with:colons"))
     for host in ("identity.example", "token-user.example"):
         found = login(host)
-        assert found is not None
         assert found.identity_token == Secret("refresh")
     assert login("bearer.example") == Login(registry_token=Secret("bearer"))
     assert [login(f"{name}.example") for name in ("stored", "broken", "wrong")] == [None, None, None]
@@ -180,11 +178,10 @@ def test_credentials_helper_gives_identity_token(tmp_path: Path, monkeypatch: py
     install_helper(tmp_path / "bin", "tok", 'echo \'{"Username":"<token>","Secret":"refresh"}\'\n', monkeypatch)
     write_config(tmp_path / ".docker/config.json", credsStore="tok")
     credential = sources(tmp_path).find("r.example", "x").credential
-    assert credential is not None
     assert credential.login.identity_token == Secret("refresh")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("script", "note"),
     [
         ('echo "credentials not found in native keychain"; exit 1\n', None),
@@ -199,7 +196,6 @@ def test_credentials_failing_helper_is_noted_without_its_words(
     install_helper(tmp_path / "bin", "bad", script, monkeypatch)
     write_config(tmp_path / ".docker/config.json", credsStore="bad", auths={"r.example": {"auth": encode("kept", "p")}})
     outcome = sources(tmp_path).find("r.example", "x")
-    assert outcome.credential is not None
     assert outcome.credential.login.username == "kept"
     assert (note is None and not outcome.notes) or (note is not None and note in outcome.notes[0])
     assert PASSWORD not in repr(outcome)
@@ -212,12 +208,9 @@ def test_credentials_missing_helper_does_not_stop_a_public_image(tmp_path: Path)
     assert "docker-credential-desktop-not-here" in outcome.notes[0]
 
 
-@pytest.mark.parametrize(
-    "content", ["{", "[]", '"x"', "null", "{" * 100_000, '{"auths": 5, "credHelpers": [], "credsStore": 3}']
-)
+@each_row("content", ["{", "[]", '"x"', "null", "{" * 100_000, '{"auths": 5, "credHelpers": [], "credsStore": 3}'])
 def test_credentials_broken_file_is_noted_and_named_when_explicit(tmp_path: Path, content: str) -> None:
-    path = tmp_path / ".docker/config.json"
-    path.parent.mkdir()
+    path = write_config(tmp_path / ".docker/config.json")
     path.write_text(content)
     outcome = sources(tmp_path).find("r.example", "x")
     assert outcome.credential is None
@@ -274,7 +267,6 @@ def test_credentials_enroot_netrc(tmp_path: Path) -> None:
     credential = where.find("nvcr.io", "nvidia/pytorch").credential
     assert credential == Credential(Login("$oauthtoken", Secret("nvapi-enroot")), str(path))
     hub = where.find("docker.io", "library/ubuntu").credential
-    assert hub is not None
     assert hub.login == Login("hub", Secret("two words"))
     assert where.find("fake.example", "x").credential is None
     assert where.find("unknown.example", "x").credential is None  # a default entry would go to anybody
@@ -336,7 +328,6 @@ def test_docker_config_store_makes_a_private_folder_and_hub_key(tmp_path: Path) 
     assert path.parent.stat().st_mode & 0o777 == 0o700
     assert list(json.loads(path.read_text())["auths"]) == ["https://index.docker.io/v1/"]
     auth_file = read_auth_file(path)
-    assert auth_file is not None
     assert auth_file.find_login("docker.io", "library/x") == Login("v", Secret("p"))
 
 
@@ -358,11 +349,7 @@ def test_secret_is_never_shown() -> None:
     secret = Secret(PASSWORD)
     credential = Credential(Login("u", secret, identity_token=Secret(PASSWORD)), "somewhere")
     for shown in (
-        repr(secret),
-        str(secret),
-        f"{secret}",
-        repr(credential),
-        repr(encode_basic("u", secret)),
+        *(repr(secret), str(secret), f"{secret}", repr(credential), repr(encode_basic("u", secret))),
         f"{credential!r:>10}",
     ):
         assert PASSWORD not in shown

@@ -9,6 +9,7 @@ import pytest
 
 from kedge.errors import AccessDenied, InvalidSetting
 from kedge.image.registry.mirrors import Endpoint, Registries, load_registries
+from tests.builders.rows import each_row
 
 
 def load(tmp_path: Path, text: str) -> Registries:
@@ -107,15 +108,11 @@ def test_mirrors_old_form_is_noted_and_ignored(tmp_path: Path) -> None:
     assert "version 1" in registries.notes[0]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
-        "not toml [",
-        'registry = "x"',
-        "[[registry]]\ninsecure = true",
-        '[[registry]]\nlocation = "https://r.io"',
-        '[[registry]]\nlocation = "r.io"\ninsecure = "yes"',
-        '[[registry]]\nlocation = "r.io"\nmirror = 3',
+        *("not toml [", 'registry = "x"', "[[registry]]\ninsecure = true", '[[registry]]\nlocation = "https://r.io"'),
+        *('[[registry]]\nlocation = "r.io"\ninsecure = "yes"', '[[registry]]\nlocation = "r.io"\nmirror = 3'),
         '[[registry]]\nlocation = "r.io"\n[[registry.mirror]]\ninsecure = true',
         '[[registry]]\nlocation = "r.io"\n[[registry.mirror]]\nlocation = "m.io"\npull-from-mirror = "never"',
         "[[registry]]\nlocation = 5",

@@ -88,7 +88,7 @@ def test_tls_authority_of_the_bundle_alone_is_found_too(
     assert len(readers) == 1
 
 
-def test_tls_authority_of_neither_is_refused(
+def test_tls_other_is_refused(
     folder: Path, server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     readers = put_in_bundle(monkeypatch, make_authority(tmp_path / "third"))

@@ -21,7 +21,7 @@ from tests.builders.rows import each_row
 PASSWORD = "pr0xy-p@ss"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("environ", "scheme", "host", "expected"),
     [
         ({"https_proxy": "http://p:1"}, "https", "nvcr.io", "http://p:1"),
@@ -63,14 +63,8 @@ def test_proxy_login_is_taken_out_and_never_shown() -> None:
 @each_row(
     ("host", "expected"),
     [
-        ("localhost", True),
-        ("127.0.0.1", True),
-        ("127.9.9.9", True),
-        ("[::1]", True),
-        ("a.localhost", True),
-        ("10.0.0.1", False),
-        ("localhost.evil.example", False),
-        ("127.0.0.1.evil.example", False),
+        *(("localhost", True), ("127.0.0.1", True), ("127.9.9.9", True), ("[::1]", True), ("a.localhost", True)),
+        *(("10.0.0.1", False), ("localhost.evil.example", False), ("127.0.0.1.evil.example", False)),
         ("nvcr.io", False),
     ],
 )
@@ -85,11 +79,7 @@ def test_is_loopback(host: str, expected: bool) -> None:
         (" 5 ", 5.0),
         ("Thu, 01 Jan 1970 00:02:00 GMT", 20.0),
         ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0),
-        ("soon", None),
-        ("", None),
-        (None, None),
-        ("-5", None),
-        ("9" * 400, 999999999.0),
+        *(("soon", None), ("", None), (None, None), ("-5", None), ("9" * 400, 999999999.0)),
     ],
 )
 def test_retry_after_is_seconds_or_a_date(value: str | None, seconds: float | None) -> None:
@@ -99,16 +89,9 @@ def test_retry_after_is_seconds_or_a_date(value: str | None, seconds: float | No
 @each_row(
     ("value", "part"),
     [
-        ("bytes 5-9/10", Part(5, 9, 10)),
-        ("bytes 5-9/*", Part(5, 9, None)),
-        ("BYTES 0-0/1", Part(0, 0, 1)),
-        ("bytes 9-5/10", None),
-        ("bytes 5-10/10", None),
-        ("bytes */10", None),
-        ("items 1-2/3", None),
-        ("", None),
-        (None, None),
-        ("bytes 1-2/x", None),
+        *(("bytes 5-9/10", Part(5, 9, 10)), ("bytes 5-9/*", Part(5, 9, None)), ("BYTES 0-0/1", Part(0, 0, 1))),
+        *(("bytes 9-5/10", None), ("bytes 5-10/10", None), ("bytes */10", None), ("items 1-2/3", None), ("", None)),
+        *((None, None), ("bytes 1-2/x", None)),
     ],
 )
 def test_content_range_parse(value: str | None, part: Part | None) -> None:
@@ -208,7 +191,6 @@ Credentials:
 
 def test_remotes_active_one_is_found() -> None:
     remote = parse_remotes(REMOTE).chosen
-    assert remote is not None
     assert (remote.uri, remote.token) == ("cloud.site.example", Secret("eyJ-secret"))
     assert "eyJ" not in repr(remote)
     assert parse_remotes(REMOTE.replace('"Site Cloud"', "None")).chosen is None

@@ -13,10 +13,11 @@ import pytest
 from kedge.base.reference import Reference
 from kedge.errors import UsageError
 from kedge.image.sources.classify import SourceKind, classify
+from tests.builders.rows import each_row
 from tests.builders.sif import fixture_path
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "kind"),
     [
         ("oci:layout:1", SourceKind.ARCHIVE),
@@ -67,7 +68,7 @@ def test_only_plain_paths_that_are_no_archives_have_a_path(tmp_path: Path) -> No
     assert classify(Reference.parse("ubuntu")).path is None
 
 
-@pytest.mark.parametrize(("is_sif", "kind"), [(False, SourceKind.LAYERS), (True, SourceKind.REMOTE_SIF)])
+@each_row(("is_sif", "kind"), [(False, SourceKind.LAYERS), (True, SourceKind.REMOTE_SIF)])
 def test_manifest_says_whether_a_registry_has_layers_or_a_sif(is_sif: bool, kind: SourceKind) -> None:
     asked: Any = SimpleNamespace(manifest=SimpleNamespace(is_sif=is_sif))
     source = classify(Reference.parse("ubuntu")).look_up(lambda: asked)

@@ -20,6 +20,7 @@ from kedge.image.store.build_steps import StepRecord
 from kedge.image.store.eviction import ItemKind
 from kedge.image.store.lease import Lease
 from kedge.image.store.store import Store
+from tests.builders.rows import each_row
 
 KEY = hashlib.sha256(b"step").hexdigest()
 
@@ -71,7 +72,6 @@ def test_steps_nothing_stays_of_a_layer_that_fails(tmp_path: Path) -> None:
 def test_steps_a_record_is_read_back_and_counts_as_used(tmp_path: Path) -> None:
     store = Store(tmp_path)
     record = add(store, b"layer")
-    assert record.layer is not None
     for path in (store.steps.path(KEY), store.blob_path(record.layer.digest)):
         os.utime(path, (1, 1))
     assert store.steps.find(KEY) == record
@@ -89,14 +89,13 @@ def test_steps_a_step_may_change_no_file(tmp_path: Path) -> None:
 def test_steps_a_record_without_its_layer_is_no_hit(tmp_path: Path) -> None:
     store = Store(tmp_path)
     record = add(store, b"layer")
-    assert record.layer is not None
     store.blob_path(record.layer.digest).write_bytes(b"other size")
     assert store.steps.find(KEY) is None
     store.blob_path(record.layer.digest).unlink()
     assert store.steps.find(KEY) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     "change",
     [
         {"format": 2},
@@ -159,7 +158,6 @@ def test_steps_records_go_with_their_layers(tmp_path: Path) -> None:
     store = Store(tmp_path, limit=100)
     old = hashlib.sha256(b"old").hexdigest()
     record = add(store, b"o" * 80, old)
-    assert record.layer is not None
     os.utime(store.blob_path(record.layer.digest), (1, 1))
     add(store, b"n" * 90)
     assert store.steps.find(old) is None
@@ -171,7 +169,6 @@ def test_steps_records_go_with_their_layers(tmp_path: Path) -> None:
 def test_steps_a_layer_in_use_is_not_evicted(tmp_path: Path) -> None:
     store = Store(tmp_path, limit=100)
     record = add(store, b"o" * 80)
-    assert record.layer is not None
     os.utime(store.blob_path(record.layer.digest), (1, 1))
     with store.steps.use_layer(record.layer):
         store.add_layer(lambda file: write_bytes(b"n" * 90, file))

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from collections.abc import Callable
@@ -12,7 +11,6 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from kedge.base.digest import Digest
 from kedge.base.setting_values import LinkMode
 from kedge.errors import NoSpace
 from kedge.image.store import file_transfer
@@ -194,7 +192,6 @@ def test_verify_names_changed_files_and_forgets_those_that_are_gone(store: Store
     assert (found.broken, found.changed) == ([], [tmp_path / "one"])
     assert (tmp_path / "one").read_bytes() == CHANGED
     record = store.images.deliveries.read("key")
-    assert record is not None
     assert record.paths == (tmp_path / "three",)
     change_in_place(tmp_path / "three")
     store.verify()
@@ -217,18 +214,6 @@ def test_eviction_leaves_records(store: Store, tmp_path: Path) -> None:
 # -- what the cache keeps
 
 
-@pytest.mark.parametrize("inode", [True, False])
-def test_kept_image_that_was_changed_in_place_is_dropped_whatever_its_times(
-    store: Store, warnings: list[str], inode: bool
-) -> None:
-    path = store.build_image("key", write_image)
-    change_in_place(path, inode=inode)
-    assert store.find_image("key") is None
-    assert not path.exists()
-    assert len(warnings) == 1
-    assert "'key' has been changed since it was made" in warnings[0]
-
-
 def test_kept_image_that_was_changed_is_not_delivered(store: Store, tmp_path: Path) -> None:
     change_in_place(store.build_image("key", write_image))
     assert store.deliver("key", Handing(tmp_path / "out.sif")) is None
@@ -243,16 +228,6 @@ def test_kept_image_is_believed_again_after_a_harmless_change(store: Store, monk
     assert store.find_image("key") == path
 
 
-def test_kept_image_of_an_older_version_is_made_again(store: Store, warnings: list[str]) -> None:
-    path = store.build_image("key", write_image)
-    status = path.stat()
-    old = {"key": "key", "size": status.st_size, "mtime_ns": status.st_mtime_ns, "inode": status.st_ino}
-    path.with_suffix(".json").write_text(json.dumps(old))
-    assert store.find_image("key") is None
-    assert not path.exists()
-    assert "no checksum" in warnings[0]
-
-
 def test_kept_image_that_was_linked_once_is_hashed_each_time(store: Store, tmp_path: Path) -> None:
     """Whoever had it open for writing can go on changing pages in memory, which no time tells."""
     path = store.build_image("key", write_image)
@@ -260,7 +235,6 @@ def test_kept_image_that_was_linked_once_is_hashed_each_time(store: Store, tmp_p
     (tmp_path / "out.sif").unlink()
     assert store.find_image("key") == path
     record = ImageRecord.read(path)
-    assert record is not None
     assert record.is_linked
     assert not record.is_witnessed(path.stat())
 
@@ -279,12 +253,6 @@ def test_verify_drops_an_image_without_a_record(store: Store) -> None:
     path.with_suffix(".json").unlink()
     assert len(store.verify().broken) == 1
     assert not path.exists()
-
-
-def test_digest_is_that_of_sha256sum(store: Store) -> None:
-    record = ImageRecord.read(store.build_image("key", write_image))
-    assert record is not None
-    assert record.digest == Digest.of(CONTENT).hex
 
 
 # -- ways and places
@@ -312,9 +280,7 @@ def test_move_gives_a_folders_group_to_the_file(store: Store, tmp_path: Path) ->
     assert out.stat().st_gid == 4711
 
 
-def test_file_that_cannot_be_moved_is_copied_and_not_kept(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_that_cannot_be_moved_is_copied(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_transfer, "_has_default_acl", lambda _: True)
     assert store.build_into("key", write_image, Handing(tmp_path / "out.sif")) is Delivery.COPY
     assert (tmp_path / "out.sif").read_bytes() == CONTENT
@@ -323,9 +289,7 @@ def test_file_that_cannot_be_moved_is_copied_and_not_kept(
     assert list((store.root / "tmp").iterdir()) == []
 
 
-def test_copy_that_meets_a_full_disk_leaves_nothing(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_copy_onto_a_full_disk_leaves_nothing(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     deliver_first(store, tmp_path / "out.sif")
 
     def fill_up(source: BinaryIO, target: BinaryIO) -> str:
@@ -339,7 +303,7 @@ def test_copy_that_meets_a_full_disk_leaves_nothing(
     assert store.find_at_hand("key") == tmp_path / "out.sif"
 
 
-def test_kill_between_the_move_and_the_record_loses_nothing(
+def test_kill_between_move_and_record_loses_nothing(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def die(*_: object) -> None:
@@ -355,7 +319,7 @@ def test_kill_between_the_move_and_the_record_loses_nothing(
     assert store.build_into("key", write_image, Handing(tmp_path / "two.sif")) is Delivery.MOVE
 
 
-def test_record_that_cannot_be_written_does_not_fail_the_delivery(
+def test_record_that_cannot_be_written_fails_nothing(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
@@ -386,14 +350,3 @@ def test_copies_need_no_thread(store: Store, tmp_path: Path, monkeypatch: pytest
     deliver_first(store, tmp_path / "out.sif")
     assert store.deliver("key", Handing(tmp_path / "two.sif")) is Delivery.COPY
     assert (tmp_path / "two.sif").read_bytes() == CONTENT
-
-
-@pytest.mark.parametrize("size", [0, 1, 4096, 1_000_001, 9 << 20])
-def test_copy_is_equal_whatever_its_size(tmp_path: Path, size: int) -> None:
-    content = make_content(size)
-    (tmp_path / "a").write_bytes(content)
-    with (tmp_path / "a").open("rb") as source:
-        digest = Digest.of(content).hex
-        how = file_transfer.copy_image(source, tmp_path / "b", digest, force=False, is_trusted=lambda: False)
-    assert how in (Delivery.COPY, Delivery.CLONE)
-    assert (tmp_path / "b").read_bytes() == content

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Leases: exclusive, taken over when stale, never taken from the living; process identities. Needs nothing."""
+"""Leases: exclusive, taken over when stale, never taken from the living; process identities; marks of use."""
 
 from __future__ import annotations
 
 import errno
-import json
 import os
 import subprocess
 import sys
@@ -17,7 +16,9 @@ import pytest
 from kedge.base.frozen import replace
 from kedge.errors import StoreBusy
 from kedge.image.store import lease as lease_module
-from kedge.image.store.lease import Lease, Patience, acquire, break_lease, drop_dead_leases, read_lease
+from kedge.image.store.layout import Layout
+from kedge.image.store.lease import PULSE, Lease, Patience, acquire, break_lease, drop_dead_leases, read_lease
+from kedge.image.store.use_marks import Use, find_used
 from kedge.system.files import remove_abandoned
 from kedge.system.lease_holders import Holder, claim_name
 from kedge.system.owned_names import is_running, machine_name, own_name, owner_is_gone
@@ -49,9 +50,13 @@ def test_holder_survives_encoding() -> None:
     assert Holder.parse(holder.encode()) == holder
 
 
-@each_row("data", [b"", b"{}", b"[1]", b"\xff", b'{"machine": 1', b'{"pid": "x"}', b"[" * 100_000])
+WITHOUT_BOUNDS = b'{"machine": "m", "start": 1, "host": "h", "user": "u", "token": "t", "pid": Infinity}'
+
+
+@each_row("data", [b"", b"{}", b"[1]", b"\xff", b'{"machine": 1', b'{"pid": "x"}', b"[" * 100_000, WITHOUT_BOUNDS])
 def test_holder_parse_takes_anything(data: bytes) -> None:
     assert Holder.parse(data) is None
+    assert Holder.parse(WITHOUT_BOUNDS.replace(b"Infinity", b"7")) is not None
 
 
 def test_process_is_running_knows_the_living_the_dead_and_the_reused() -> None:
@@ -103,13 +108,10 @@ def test_claim_believes_the_link_count_when_the_answer_got_lost(place: Path, mon
 
 def test_lease_is_held_and_released(place: Path) -> None:
     first = take(place)
-    assert first is not None
     with pytest.raises(StoreBusy, match=rf"process {os.getpid()} of .* on {os.uname().nodename}"):
         take(place, Patience(limit=0.1))
     first.release()
-    second = take(place)
-    assert second is not None
-    second.release()
+    take(place).release()
     assert [path.name for path in place.iterdir()] == ["tmp"]
 
 
@@ -117,16 +119,14 @@ def test_lease_of_a_dead_process_is_taken_over_at_once(place: Path) -> None:
     (place / "lease").write_bytes(dead_holder().encode())
     began = time.monotonic()
     lease = take(place)
-    assert lease is not None
     assert time.monotonic() - began < lease_module.WATCH_AT_LEAST / 2  # not even watched, however busy the machine is
     lease.release()
 
 
-def test_lease_of_a_stopped_process_is_taken_over_late_and_the_loser_knows(
+def test_lease_of_the_stopped_is_taken_over_late_and_the_loser_knows(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stopped = take(place)
-    assert stopped is not None
     lease_module.PULSE.remove(stopped._pulse)
     monkeypatch.setattr(lease_module, "SILENT_AFTER", 0.4)
     began = time.monotonic()
@@ -155,13 +155,11 @@ def test_lease_of_another_host_is_taken_over_when_it_is_silent(place: Path, monk
     (place / "lease").write_bytes(foreign_holder().encode())
     old = time.time() - 100
     os.utime(place / "lease", (old, old))
-    lease = take(place)
-    assert lease is not None
-    lease.release()
+    take(place).release()
 
 
 def test_lease_with_a_clock_in_the_past_is_safe_while_it_beats(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lease_module, "WATCH_AT_LEAST", 2.0)
+    monkeypatch.setattr(lease_module, "WATCH_AT_LEAST", 0.5)
     path = place / "lease"
     path.write_bytes(foreign_holder().encode())
     ended = threading.Event()
@@ -176,35 +174,27 @@ def test_lease_with_a_clock_in_the_past_is_safe_while_it_beats(place: Path, monk
     thread.start()
     try:
         with pytest.raises(StoreBusy):
-            take(place, Patience(limit=4.0))
+            take(place, Patience(limit=1.2))
     finally:
         ended.set()
         thread.join()
 
 
-def test_lease_with_a_clock_in_the_future_is_taken_over_after_watching(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lease_with_a_clock_in_the_future_is_taken_over_late(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease_module, "STALE_AFTER", 0.5)
     (place / "lease").write_bytes(foreign_holder().encode())
     os.utime(place / "lease", (time.time() + 9999,) * 2)
-    lease = take(place)
-    assert lease is not None
-    lease.release()
+    take(place).release()
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage"])
-def test_lease_that_cannot_be_read_counts_by_its_time(
-    place: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lease_of_nonsense_counts_by_its_time(place: Path, content: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease_module, "WATCH_AT_LEAST", 0.1)
     (place / "lease").write_bytes(content)
     with pytest.raises(StoreBusy, match="an unknown process"):
         take(place, Patience(limit=0.3))
     os.utime(place / "lease", (1, 1))
-    lease = take(place)
-    assert lease is not None
-    lease.release()
+    take(place).release()
 
 
 def test_lease_break_spares_a_newer_lease(place: Path) -> None:
@@ -214,7 +204,6 @@ def test_lease_break_spares_a_newer_lease(place: Path) -> None:
     assert stale is not None
     path.unlink()
     living = take(place)
-    assert living is not None
     break_lease(path, stale, place / "tmp")
     assert living.confirm()
     living.beat()
@@ -222,8 +211,8 @@ def test_lease_break_spares_a_newer_lease(place: Path) -> None:
     living.release()
 
 
-@pytest.mark.parametrize("_", range(10))
-def test_lease_break_by_many_threads_has_one_winner_at_a_time(place: Path, _: int) -> None:
+@each_row("turn", range(3))
+def test_lease_break_by_many_threads_has_one_winner_at_a_time(place: Path, turn: int) -> None:
     (place / "lease").write_bytes(dead_holder().encode())
     holding, most = 0, 0
     lock = threading.Lock()
@@ -254,18 +243,14 @@ def test_lease_guard_of_a_dead_breaker_is_removed(place: Path) -> None:
     path = place / "lease"
     path.write_bytes(dead_holder().encode())
     stale = read_lease(path)
-    assert stale is not None
     (place / f"lease.break-{stale.identity}").write_bytes(dead_holder().encode())
-    lease = take(place)
-    assert lease is not None
-    lease.release()
+    take(place).release()
     assert [each.name for each in place.iterdir()] == ["tmp"]
 
 
 def test_lease_beats_by_itself_and_notices_its_loss(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease_module, "BEAT", 0.05)
     lease = take(place)
-    assert lease is not None
     os.utime(lease.path, (1, 1))
     deadline = time.monotonic() + 60
     while lease.path.stat().st_mtime < 100 and time.monotonic() < deadline:
@@ -310,12 +295,6 @@ def test_abandoned_temporaries_beside_a_target_are_removed(tmp_path: Path) -> No
         path.write_bytes(b"x")
     assert sorted(remove_abandoned(tmp_path / "out.sif")) == [file, folder]
     assert sorted(tmp_path.iterdir()) == sorted([mine, foreign, other])
-
-
-def test_holder_with_numbers_out_of_bounds_is_nobody() -> None:
-    fields = {"machine": "m", "start": 1, "host": "h", "user": "u", "token": "t"}
-    assert Holder.parse(json.dumps({**fields, "pid": 7}).encode()) is not None
-    assert Holder.parse(json.dumps({**fields, "pid": float("inf")}).encode()) is None
 
 
 class Ended(BaseException):
@@ -367,9 +346,7 @@ def test_a_signal_while_the_lease_is_let_go_leaves_none(place: Path, monkeypatch
     assert sorted(p.name for p in place.iterdir()) == ["tmp"]
 
 
-def test_a_signal_while_a_claim_without_links_is_written_leaves_none(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_signal_while_a_claim_is_written_leaves_none(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.EOPNOTSUPP, "no links here")
 
@@ -404,3 +381,29 @@ def test_leases_of_killed_processes_are_dropped_and_others_stay(place: Path) -> 
     drop_dead_leases(leases, scratch)
     assert sorted(path.name for path in leases.iterdir()) == ["elsewhere", "fresh", "living", "odd"]
     assert list(scratch.iterdir()) == []
+
+
+def end(*_: object) -> int:
+    raise Ended
+
+
+def test_a_mark_is_there_while_it_is_used(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    with Use(layout, "abc"):
+        assert find_used(layout) == {"abc"}
+    assert find_used(layout) == set()
+
+
+def test_a_signal_while_a_mark_is_made_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PULSE, "add", end)
+    with pytest.raises(Ended):
+        Use(Layout(tmp_path), "abc")
+    assert list((tmp_path / "using").iterdir()) == []
+
+
+def test_a_signal_while_a_mark_is_taken_away_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use = Use(Layout(tmp_path), "abc")
+    monkeypatch.setattr(PULSE, "remove", end)
+    with pytest.raises(Ended):
+        use.end()
+    assert list((tmp_path / "using").iterdir()) == []

@@ -20,6 +20,7 @@ from kedge.image.store.download import IngestOptions
 from kedge.image.store.lease import acquire
 from kedge.image.store.store import Store
 from tests.builders.blobs import BlobSource, describe, make_content
+from tests.builders.rows import each_row
 
 CONTENT = make_content(3_000_001)
 QUICK = IngestOptions(first_pause=0.001)
@@ -58,7 +59,7 @@ def test_ingest_of_a_present_blob_opens_nothing(store: Store) -> None:
     assert again.offsets == []
 
 
-@pytest.mark.parametrize("algorithm", ["sha384", "sha512"])
+@each_row("algorithm", ["sha384", "sha512"])
 def test_ingest_knows_other_algorithms(store: Store, algorithm: str) -> None:
     descriptor = Descriptor("", Digest(algorithm, hashlib.new(algorithm, CONTENT).hexdigest()), len(CONTENT))
     with store.ingest(descriptor, BlobSource(CONTENT).open_at) as ingest:
@@ -178,7 +179,7 @@ def test_ingest_ignores_a_partial_that_is_too_long(store: Store) -> None:
     assert source.offsets == [0]
 
 
-@pytest.mark.parametrize("damage", ["flip", "truncate", "extend", "empty"])
+@each_row("damage", ["flip", "truncate", "extend", "empty"])
 def test_ingest_fetches_a_damaged_blob_again(store: Store, damage: str) -> None:
     receive(store, BlobSource(CONTENT))
     path = store.blob_path(describe(CONTENT).digest)
@@ -365,7 +366,7 @@ def test_ingest_closed_while_its_thread_sits_in_a_read_writes_into_no_other_file
         other.close()
 
 
-def test_ingest_closed_while_its_thread_gets_the_lease_asks_nobody_and_leaves_none(
+def test_ingest_closed_while_its_thread_gets_the_lease_asks_nobody(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claiming, go_on = threading.Event(), threading.Event()

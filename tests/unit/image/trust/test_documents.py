@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from kedge.base.frozen import replace
 from kedge.errors import KeyUnusable, SignatureInvalid
 from kedge.image.formats.sif.layout import DataType
 from kedge.image.formats.sif.reader import SifReader
@@ -26,7 +27,7 @@ AUTHORITY = "basicConstraints=critical,CA:TRUE\nkeyUsage=critical,keyCertSign\n"
 CODE = "basicConstraints=CA:FALSE\nextendedKeyUsage=codeSigning\n"
 
 
-@pytest.mark.parametrize("name", ["one-group-signed-pgp.sif", "one-group-signed-dsse.sif"])
+@each_row("name", ["one-group-signed-pgp.sif", "one-group-signed-dsse.sif"])
 def test_document_recomputed_is_the_one_that_was_signed(name: str) -> None:
     path = fixture_path(name)
     with path.open("rb") as file:
@@ -93,7 +94,7 @@ def test_dsse_encoding_for_signing_golden() -> None:
     assert made == b"DSSEv1 29 http://example.com/HelloWorld 11 hello world"
 
 
-@pytest.mark.parametrize("kind", ["ed25519", "rsa", "p256", "p384"])
+@each_row("kind", ["ed25519", "rsa", "p256", "p384"])
 def test_dsse_round_trip_with_every_kind_of_key(kind: str, tmp_path: Path) -> None:
     private, public = make_pem(tmp_path, kind)
     signing = load_private_pem(private.read_bytes(), None, where="key")
@@ -137,7 +138,7 @@ def test_pem_passphrase_for_a_plain_key_does_no_harm(tmp_path: Path) -> None:
     assert load_private_pem(private.read_bytes(), "not needed", where="key").public.kind == "ECDSA secp256r1"
 
 
-@pytest.mark.parametrize("data", [b"", b"rubbish", b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"])
+@each_row("data", [b"", b"rubbish", b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"])
 def test_pem_rubbish_is_refused(data: bytes) -> None:
     for load in (lambda: load_public_pem(data, where="key"), lambda: load_private_pem(data, None, where="key")):
         with pytest.raises(KeyUnusable):
@@ -155,63 +156,56 @@ def test_cfb_known_vector() -> None:
     assert decrypt_cfb(key, vector, cipher[:21]) == plain[:21]
 
 
-class Chain:
-    """A root, an intermediate and a signer's certificate."""
-
-    def __init__(self, folder: Path, leaf_extensions: str = CODE, middle_extensions: str = AUTHORITY) -> None:
-        keys = {}
-        for name in ("root", "middle", "leaf"):
-            (folder / name).mkdir()
-            keys[name] = make_pem(folder / name, "p256")[0]
-        self.root = make_certificate(folder, "root", keys["root"], None, AUTHORITY)
-        self.middle = make_certificate(folder, "middle", keys["middle"], (self.root, keys["root"]), middle_extensions)
-        self.leaf = make_certificate(folder, "leaf", keys["leaf"], (self.middle, keys["middle"]), leaf_extensions)
-        self.leaf_key = keys["leaf"]
-
-    def load(self, now: float = 0.0) -> str:
-        files = CertificateFiles(self.leaf, self.middle, self.root)
-        return load_certified_key(files, int(now or time.time() + 5)).kind
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Those of a root, an intermediate and a signer, and two others."""
+    folder = tmp_path_factory.mktemp("keys")
+    small = ["-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:1024"]
+    kinds = {**dict.fromkeys(("root", "middle", "leaf"), KINDS["p256"]), "rsa": KINDS["rsa"], "small": small}
+    for name, kind in kinds.items():
+        run_openssl("genpkey", *kind, "-out", folder / name)
+    return {name: folder / name for name in kinds}
 
 
-def test_certificate_chain_to_a_given_root(tmp_path: Path) -> None:
-    chain = Chain(tmp_path)
-    assert chain.load() == "ECDSA secp256r1"
+def make_chain(
+    folder: Path, keys: dict[str, Path], leaf: str = CODE, middle: str = AUTHORITY, key: str = "middle", **options: str
+) -> CertificateFiles:
+    root = make_certificate(folder, "root", keys["root"], None, AUTHORITY)
+    between = make_certificate(folder, "middle", keys[key], (root, keys["root"]), middle)
+    last = make_certificate(folder, "leaf", keys["leaf"], (between, keys[key]), leaf, **options)
+    return CertificateFiles(last, between, root)
+
+
+def load(files: CertificateFiles, days: int = 0) -> str:
+    return load_certified_key(files, int(time.time() + 5 + days * 86400)).kind
+
+
+def test_certificate_chain_to_a_given_root(tmp_path: Path, keys: dict[str, Path]) -> None:
+    chain = make_chain(tmp_path, keys)
+    assert load(chain) == "ECDSA secp256r1"
     with pytest.raises(KeyUnusable, match="does not lead to a trusted authority"):
-        load_certified_key(CertificateFiles(chain.leaf, None, chain.root), int(time.time() + 5))
+        load(replace(chain, intermediates=None))
     with pytest.raises(KeyUnusable, match="expired on"):
-        chain.load(time.time() + 40 * 86400)
+        load(chain, 40)
     with pytest.raises(KeyUnusable, match="not valid before"):
-        chain.load(time.time() - 40 * 86400)
+        load(chain, -40)
 
 
-def test_certificate_of_a_web_server_does_not_sign_code(tmp_path: Path) -> None:
-    with pytest.raises(KeyUnusable, match="not meant for signing code"):
-        Chain(tmp_path, leaf_extensions="extendedKeyUsage=serverAuth\n").load()
+REFUSED = {
+    "of a web server, which does not sign code": (
+        {"leaf": "extendedKeyUsage=serverAuth\n"},
+        "not meant for signing code",
+    ),
+    "issued by a non-authority": ({"middle": CODE}, "does not lead"),
+    "with an unknown critical rule": ({"leaf": CODE + "1.2.3.4=critical,ASN1:UTF8String:x\n"}, r"1\.2\.3\.4"),
+    "of an authority for web servers": ({"middle": AUTHORITY + "extendedKeyUsage=serverAuth\n"}, "does not lead"),
+    "that could be forged by SHA1": ({"key": "rsa", "digest": "sha1"}, "does not lead"),
+    "that could be forged by a small key": ({"key": "small"}, "does not lead"),
+}
 
 
-def test_certificate_issued_by_a_non_authority_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(KeyUnusable, match="does not lead"):
-        Chain(tmp_path, middle_extensions=CODE).load()
-
-
-def test_certificate_with_unknown_critical_rule_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(KeyUnusable, match=r"1\.2\.3\.4"):
-        Chain(tmp_path, leaf_extensions=CODE + "1.2.3.4=critical,ASN1:UTF8String:x\n").load()
-
-
-def test_certificate_of_an_authority_for_web_servers_only_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(KeyUnusable, match="does not lead"):
-        Chain(tmp_path, middle_extensions=AUTHORITY + "extendedKeyUsage=serverAuth\n").load()
-
-
-@pytest.mark.parametrize(("bits", "digest"), [(2048, "sha1"), (1024, "sha256")])
-def test_certificate_that_could_be_forged_is_refused(bits: int, digest: str, tmp_path: Path) -> None:
-    root_key, middle_key, leaf_key = (tmp_path / name for name in ("root.pem", "middle.pem", "leaf.pem"))
-    run_openssl("genpkey", *KINDS["p256"], "-out", root_key)
-    run_openssl("genpkey", "-algorithm", "RSA", "-pkeyopt", f"rsa_keygen_bits:{bits}", "-out", middle_key)
-    run_openssl("genpkey", *KINDS["p256"], "-out", leaf_key)
-    root = make_certificate(tmp_path, "root", root_key, None, AUTHORITY)
-    middle = make_certificate(tmp_path, "middle", middle_key, (root, root_key), AUTHORITY)
-    leaf = make_certificate(tmp_path, "leaf", leaf_key, (middle, middle_key), CODE, digest=digest)
-    with pytest.raises(KeyUnusable, match="does not lead"):
-        load_certified_key(CertificateFiles(leaf, middle, root), int(time.time() + 5))
+@each_row("name", REFUSED)
+def test_certificate_is_refused(name: str, tmp_path: Path, keys: dict[str, Path]) -> None:
+    differs, reason = REFUSED[name]
+    with pytest.raises(KeyUnusable, match=reason):
+        load(make_chain(tmp_path, keys, **differs))

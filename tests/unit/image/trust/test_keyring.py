@@ -3,18 +3,15 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import threading
 from pathlib import Path
 
 import pytest
 
-from kedge.errors import KeyNotFound, KeyUnusable, StoreBusy, UsageError
+from kedge.errors import KeyNotFound, KeyUnusable, UsageError
 from kedge.image.trust import keyring, keyserver
 from kedge.image.trust.keyring import KeyRing
 from kedge.image.trust.openpgp.keys import make_public, read_keys
-from kedge.system import exclusive_change
 from tests.builders.openpgp_keys import assemble, foreign_packets, make_pair, revoke, simple_block
 from tests.builders.rows import each_row
 
@@ -97,17 +94,6 @@ def test_ring_changes_by_many_threads_lose_nothing(tmp_path: Path) -> None:
     assert sorted(item.name for item in tmp_path.iterdir()) == [".kedge-lock-pgp-public", "pgp-public"]
 
 
-def test_ring_locked_by_another_process_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exclusive_change, "LOCK_PATIENCE", 0.2)
-    descriptor = os.open(exclusive_change.lock_beside(tmp_path / "pgp-public"), os.O_RDWR | os.O_CREAT)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
-    try:
-        with pytest.raises(StoreBusy, match="another process"):
-            KeyRing(tmp_path).add_public([ONE])
-    finally:
-        os.close(descriptor)
-
-
 def test_ring_folder_follows_the_variables(tmp_path: Path) -> None:
     names = ("SINGULARITY_SYPGPDIR", "SINGULARITY_KEYSDIR", "APPTAINER_KEYSDIR", "KEDGE_KEYSDIR")
     environ: dict[str, str] = {}
@@ -170,11 +156,7 @@ def test_keyserver_index_is_read() -> None:
     first, second = keyserver.parse_index(answer)
     assert first.user_ids == ("Unit Test <unit@test.com>", "evil?[2Jname")
     assert (first.algorithm, first.bits, first.created, first.expires, first.flags) == (
-        "RSA",
-        2048,
-        1588023536,
-        None,
-        "",
+        *("RSA", 2048, 1588023536, None, ""),
     )
     assert (second.algorithm, second.created, second.expires, second.flags) == ("EdDSA", None, 1700000000, "er")
     assert len(keyserver.parse_index(b"pub:AA:1:1::\n" * 1000)) == keyserver.MAXIMUM_FOUND

@@ -24,20 +24,13 @@ def test_armor_encode_golden() -> None:
     )
 
 
-@given(st.binary(max_size=300))
-@settings(max_examples=50)
-def test_armor_round_trip(data: bytes) -> None:
-    block = armor.decode_armor(b"before\r\n" + armor.encode_armor("PGP MESSAGE", data).replace(b"\n", b"\r\n"), "x")
-    assert (block.kind, block.data) == ("PGP MESSAGE", data)
-
-
 def test_armor_headers_and_missing_checksum_are_accepted() -> None:
     head = b"-----BEGIN PGP SIGNATURE-----\nVersion: something 1.0\nComment: hello: you\n\n"
     text = head + b"a2Vk\nZ2U=\n-----END PGP SIGNATURE-----"
     assert armor.decode_armor(text, "x").data == b"kedge"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "reason"),
     [
         (b"", "no armored block"),
@@ -63,7 +56,7 @@ def test_cleartext_escapes_dashes_and_drops_trailing_blanks() -> None:
 
 
 @given(st.text(alphabet="-ab \t\r\n", max_size=60))
-@settings(max_examples=100)
+@settings(max_examples=100, deadline=None)
 def test_cleartext_round_trip_signs_the_canonical_form(text: str) -> None:
     raw = text.encode()
     for ending in (b"\n", b"\r\n"):
@@ -101,7 +94,7 @@ def test_cleartext_refuses(message: bytes, reason: str) -> None:
 
 
 @given(st.integers(min_value=0, max_value=1 << 4096))
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 def test_packets_integer_round_trip(value: int) -> None:
     reader = ByteReader(write_integer(value), "x")
     assert (reader.take_integer(), reader.left) == (value, 0)

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from kedge.image.trust.openpgp.keys import KeyBlock, make_public, read_keys
 from kedge.image.trust.openpgp.signature import TEXT, make_signature
 from kedge.image.trust.sign import DocumentSigner, PemSigner, PgpSigner, SignSelection, sign_image, unlock_key
 from kedge.image.trust.verify import KnownKey, Material, VerifyReport, VerifySelection, verify_image
-from tests.builders.openpgp_keys import NOW, Pair, make_pair, rsa_block, simple_block
+from tests.builders.openpgp_keys import NOW, Pair, flags, lifetime, make_pair, rsa_block, simple_block
 from tests.builders.pem_keys import make_pem
 from tests.builders.rows import each_row
 from tests.builders.sif import build_sif, fixture_path
@@ -78,11 +79,10 @@ def test_fixture_signed_with_pgp() -> None:
     assert [item.id for item in report.results[0].verified] == [1, 2]
     wrong = verify(path, pgp(BLOCK), now=REAL_NOW)
     assert reason_of(wrong) == "unknown-key"
-    assert wrong.error is not None
     assert "12045C8C0B1004D058DE4BEDA20C27EE7FF7BA84" in (wrong.error.hint or "")
 
 
-@pytest.mark.parametrize(("name", "outcome"), [("ed25519", None), ("rsa", None), ("ecdsa", "wrong-key")])
+@each_row(("name", "outcome"), [("ed25519", None), ("rsa", None), ("ecdsa", "wrong-key")])
 def test_fixture_signed_with_dsse(name: str, outcome: str | None) -> None:
     key = load_public_pem(fixture_path(f"{name}-public.pem").read_bytes(), where=name)
     report = verify(fixture_path("one-group-signed-dsse.sif"), Material(keys=(key,)))
@@ -107,7 +107,6 @@ def test_fixture_without_a_usable_signature(name: str, reason: str) -> None:
 
 def test_fixture_unknown_key_names_the_whole_fingerprint() -> None:
     report = verify(fixture_path("busybox_arm64.sif"), pgp(), now=REAL_NOW)
-    assert report.error is not None
     assert report.error.context["fingerprint"] == "1137E72E6816BFC06D9CAA0D15F3F4F4F14B03B2"
 
 
@@ -162,7 +161,7 @@ def test_sign_one_object_covers_only_that(image: Path) -> None:
     assert reason_of(verify(image, pgp(BLOCK))) == "object-added"
 
 
-@pytest.mark.parametrize("selection", [SignSelection(groups=(7,)), SignSelection(objects=(99,))])
+@each_row("selection", [SignSelection(groups=(7,)), SignSelection(objects=(99,))])
 def test_sign_what_is_not_there(selection: SignSelection, image: Path) -> None:
     before = image.read_bytes()
     with pytest.raises(Exception, match="has no object") as caught:
@@ -178,8 +177,6 @@ def test_sign_object_without_group_is_refused(image: Path) -> None:
 
 
 def test_sign_with_expired_key_is_refused() -> None:
-    from tests.builders.openpgp_keys import flags, lifetime
-
     block = simple_block(EVE, b"Eve", flags(3), lifetime(10))
     with pytest.raises(KeyUnusable) as caught:
         unlock_key(block, lambda _question: "", NOW)
@@ -219,58 +216,49 @@ def change_group_number(path: Path) -> None:
     patch_byte(path, field_of(path, 3, 9), 3)  # group 1 becomes 2
 
 
-TAMPERS: list[tuple[str, Callable[[Path], object], Sequence[str]]] = [
-    ("object content", lambda path: patch_byte(path, object_offset(path, 3) + 77), ["object-changed"]),
-    ("first object", lambda path: patch_byte(path, object_offset(path, 1)), ["object-changed"]),
-    ("descriptor type", lambda path: patch_byte(path, field_of(path, 1, 0), 6), ["descriptor-changed"]),
-    ("descriptor link", lambda path: patch_byte(path, field_of(path, 1, 13)), ["descriptor-changed"]),
-    ("descriptor size", lambda path: patch_byte(path, field_of(path, 3, 26), 8), ["descriptor-changed"]),
-    ("descriptor time", lambda path: patch_byte(path, field_of(path, 2, 41)), ["descriptor-changed"]),
-    ("descriptor owner", lambda path: patch_byte(path, field_of(path, 2, 57)), ["descriptor-changed"]),
-    ("descriptor name", lambda path: patch_byte(path, field_of(path, 2, 73)), ["descriptor-changed"]),
-    ("descriptor extra", lambda path: patch_byte(path, field_of(path, 2, 500)), ["descriptor-changed"]),
-    ("header launch line", lambda path: patch_byte(path, 3), ["header-changed"]),
-    ("header identity", lambda path: patch_byte(path, 50), ["header-changed"]),
-    ("object swapped", swap_objects, ["descriptor-changed"]),
-    ("object added", lambda path: append_object(path, DataObject(DataType.GENERIC, b"more")), ["object-added"]),
-    ("object removed", lambda path: delete_object(path, 3), ["object-removed"]),
-    ("first object removed", lambda path: delete_object(path, 1), ["object-removed"]),
-    ("object moved to another group", change_group_number, ["object-removed"]),
-    ("ungrouped object", lambda path: append_object(path, DataObject(9, b"x", group=0)), ["ungrouped-object"]),
-    ("new group", lambda path: append_object(path, DataObject(DataType.GENERIC, b"x", group=2)), ["no-signature"]),
-    ("signature removed", lambda path: delete_object(path, 4), ["no-signature"]),
-    ("signature emptied", lambda path: path.write_bytes(path.read_bytes().replace(b"PGP", b"PGQ")), ["bad-signature"]),
-    ("signed text", lambda path: path.write_bytes(path.read_bytes().replace(b'"relat', b'"Relat')), ["bad-signature"]),
-    ("entity", lambda path: patch_byte(path, field_of(path, 4, 205)), ["signer-mismatch"]),
-    ("signature link", lambda path: patch_byte(path, field_of(path, 4, 13), 3), ["no-signature"]),
+TAMPERS: list[tuple[str, Callable[[Path], object], str]] = [
+    ("object content", lambda path: patch_byte(path, object_offset(path, 3) + 77), "object-changed"),
+    ("first object", lambda path: patch_byte(path, object_offset(path, 1)), "object-changed"),
+    ("descriptor type", lambda path: patch_byte(path, field_of(path, 1, 0), 6), "descriptor-changed"),
+    ("descriptor link", lambda path: patch_byte(path, field_of(path, 1, 13)), "descriptor-changed"),
+    ("descriptor size", lambda path: patch_byte(path, field_of(path, 3, 26), 8), "descriptor-changed"),
+    ("descriptor time", lambda path: patch_byte(path, field_of(path, 2, 41)), "descriptor-changed"),
+    ("descriptor owner", lambda path: patch_byte(path, field_of(path, 2, 57)), "descriptor-changed"),
+    ("descriptor name", lambda path: patch_byte(path, field_of(path, 2, 73)), "descriptor-changed"),
+    ("descriptor extra", lambda path: patch_byte(path, field_of(path, 2, 500)), "descriptor-changed"),
+    ("header launch line", lambda path: patch_byte(path, 3), "header-changed"),
+    ("header identity", lambda path: patch_byte(path, 50), "header-changed"),
+    ("object swapped", swap_objects, "descriptor-changed"),
+    ("object added", lambda path: append_object(path, DataObject(DataType.GENERIC, b"more")), "object-added"),
+    ("object removed", lambda path: delete_object(path, 3), "object-removed"),
+    ("first object removed", lambda path: delete_object(path, 1), "object-removed"),
+    ("object moved to another group", change_group_number, "object-removed"),
+    ("ungrouped object", lambda path: append_object(path, DataObject(9, b"x", group=0)), "ungrouped-object"),
+    ("new group", lambda path: append_object(path, DataObject(DataType.GENERIC, b"x", group=2)), "no-signature"),
+    ("signature removed", lambda path: delete_object(path, 4), "no-signature"),
+    ("signature emptied", lambda path: path.write_bytes(path.read_bytes().replace(b"PGP", b"PGQ")), "bad-signature"),
+    ("signed text", lambda path: path.write_bytes(path.read_bytes().replace(b'"relat', b'"Relat')), "bad-signature"),
+    ("entity", lambda path: patch_byte(path, field_of(path, 4, 205)), "signer-mismatch"),
+    ("signature link", lambda path: patch_byte(path, field_of(path, 4, 13), 3), "no-signature"),
 ]
 
 
-@pytest.mark.parametrize(("tamper", "reasons"), [item[1:] for item in TAMPERS], ids=[item[0] for item in TAMPERS])
-def test_tampered_image_is_refused_with_the_reason(
-    tamper: Callable[[Path], object], reasons: Sequence[str], image: Path
-) -> None:
+def test_tampered_image_is_refused_with_the_reason(image: Path) -> None:
     sign(image)
     assert verify(image, pgp(BLOCK)).is_good
-    tamper(image)
-    assert reason_of(verify(image, pgp(BLOCK))) in reasons
+    signed, found = image.read_bytes(), {}
+    for name, tamper, _ in TAMPERS:
+        image.write_bytes(signed)
+        tamper(image)
+        found[name] = reason_of(verify(image, pgp(BLOCK)))
+    assert found == {name: reason for name, _, reason in TAMPERS}
 
 
-@pytest.mark.parametrize("offset", [45, 64, 72])
+@each_row("offset", [45, 64, 72])
 def test_layout_may_change_without_breaking_signatures(offset: int, image: Path) -> None:
     sign(image)
     patch_byte(image, offset)  # architecture, creation and modification time of the header are not covered
     assert verify(image, pgp(BLOCK)).is_good
-
-
-def test_every_bit_of_a_signed_object_counts(image: Path) -> None:
-    sign(image)
-    start = object_offset(image, 1)
-    for at in range(18):
-        for bit in range(8):
-            patch_byte(image, start + at, 1 << bit)
-            assert reason_of(verify(image, pgp(BLOCK))) == "object-changed"
-            patch_byte(image, start + at, 1 << bit)
 
 
 def test_every_byte_of_a_signature_counts(image: Path) -> None:
@@ -286,9 +274,7 @@ def test_every_byte_of_a_signature_counts(image: Path) -> None:
             changed = bytearray(data)
             changed[made.offset + at] ^= mask
             reader = SifReader(io.BytesIO(bytes(changed)), "image")
-            if verify_image(
-                reader, pgp(BLOCK), VerifySelection(), NOW
-            ).is_good:  # then nothing that matters was changed
+            if verify_image(reader, pgp(BLOCK), VerifySelection(), NOW).is_good:  # nothing that matters was changed
                 read = parse_cleartext(reader.read_object(made), "the signature")
                 assert (read.signed, read.signature) == (original.signed, original.signature)
 
@@ -326,13 +312,10 @@ def sign_like_old_writers(path: Path, digest: bytes, link: int, *, links_group: 
 
 
 def test_legacy_signature_only_when_asked_for(image: Path) -> None:
-    import hashlib
-
     digest = hashlib.sha384(b"bootstrap: docker\n").hexdigest().encode()
     sign_like_old_writers(image, digest, 1, links_group=False)
     plain = verify(image, pgp(BLOCK))
     assert reason_of(plain) == "no-signature"
-    assert plain.error is not None
     assert "--legacy-insecure" in (plain.error.hint or "")
     assert verify(image, pgp(BLOCK), VerifySelection(objects=(1,), legacy=True)).is_good
     assert reason_of(verify(image, pgp(BLOCK), VerifySelection(objects=(2,), legacy=True))) == "no-signature"
@@ -341,8 +324,6 @@ def test_legacy_signature_only_when_asked_for(image: Path) -> None:
 
 
 def test_legacy_signature_of_a_group(image: Path) -> None:
-    import hashlib
-
     content = b"bootstrap: docker\n" + b"{}" + bytes(range(256)) * 40
     sign_like_old_writers(image, hashlib.sha384(content).hexdigest().encode(), 1, links_group=True)
     assert verify(image, pgp(BLOCK), VerifySelection(groups=(1,), legacy=True)).is_good

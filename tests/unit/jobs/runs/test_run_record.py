@@ -10,6 +10,7 @@ import pytest
 
 from kedge.errors import FileProblem, InvalidRecord, OutputExists
 from kedge.jobs.runs.run_record import encode_record, name_record, read_record, refuse_place
+from tests.builders.rows import each_row
 
 RECORD = {
     "kedge_record": 1, "verb": "exec", "directory": "/", "options": [], "command": ["a"], "image": {},
@@ -23,15 +24,13 @@ def test_record_is_read_back(tmp_path: Path) -> None:
     assert path.read_bytes().isascii()
     assert b"\x1b" not in path.read_bytes()
     assert read_record(path)["command"] == ["é \x1b[2J \udcff"]
-
-
-def test_record_keeps_keys_of_a_later_kedge(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     path.write_text(json.dumps({**RECORD, "later": 1}))
     assert read_record(path)["later"] == 1
+    assert name_record("n17.cluster", 0.0, 42).endswith("-n17-42.json")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "change", [{"options": "--nv"}, {"command": [1]}, {"command": ["a\0b"]}, {"verb": 1}, {"host": []}, {"usage": None}]
 )
 def test_record_with_wrong_types_is_refused(tmp_path: Path, change: dict[str, object]) -> None:
@@ -56,7 +55,3 @@ def test_refuse_place_takes_new_names_and_old_records(tmp_path: Path) -> None:
         refuse_place(tmp_path / "link")
     with pytest.raises(OutputExists):
         refuse_place(tmp_path)
-
-
-def test_name_record_has_host_and_process() -> None:
-    assert name_record("n17.cluster", 0.0, 42).endswith("-n17-42.json")

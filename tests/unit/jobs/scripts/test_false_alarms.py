@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kedge.cluster.sites.profile import find_folders, load_site
 from kedge.jobs.scripts.findings import Severity
 from kedge.jobs.scripts.reader import read_script
@@ -42,10 +40,7 @@ QUIET = {
     ),
     "a usage in a here document": ("placeholder", slurm("", "cat <<EOF\nusage: a <file>\nEOF")),
     "a usage that is printed": ("placeholder", slurm("", 'echo "usage: a <file>"')),
-    "a usage in a condition": (
-        "placeholder",
-        slurm("", 'if [ $# -ne 2 ]; then echo "Usage: $0 <in> <out>"; fi'),
-    ),
+    "a usage in a condition": ("placeholder", slurm("", 'if [ $# -ne 2 ]; then echo "Usage: $0 <in> <out>"; fi')),
     "a usage in brackets": ("placeholder", slurm("", '[ -z "$1" ] && { echo "Usage: $0 <config>" >&2; exit 1; }')),
     "a message of a function": ("placeholder", slurm("", "[ -f x ] || die \"missing <file>\"\nlog_error 'no <file>'")),
     "a message of the shell": ("placeholder", slurm("", "IN=${1:?usage: a <file> <out>}")),
@@ -112,12 +107,16 @@ def test_alarms_stay_where_they_are_due(name: str) -> None:
     assert rules_of(text).count(rule) == 1
 
 
-def test_alarms_name_a_missing_image_once() -> None:
+def test_alarms_are_raised_once() -> None:
     body = "IMG=gone.sif\n" + "singularity exec $IMG a\n" * 16
     assert rules_of(slurm("-N 1", body), missing=("gone.sif",)).count("missing-image") == 1
+    text = slurm("-N 1 --mem=1G\nhetjob\n-N 2 --mem-per-cpu=1G --time=x")
+    assert {each.rule for each in check_script(read_script(text))} == {"refused-value"}
+    found = [each.message for each in check_script(read_script(slurm("-p capella -N 1 -t 1:00:00")), CAPELLA)]
+    assert any("300M per CPU" in message for message in found)
 
 
-@pytest.mark.parametrize("pattern", ["%u", "%N", "%x"])
+@each_row("pattern", ["%u", "%N", "%x"])
 def test_alarms_know_directories_with_patterns(pattern: str) -> None:
     text = slurm(f"-o logs/{pattern}/%j.out")
     assert "output-folder-missing" in rules_of(text, missing=(f"logs/{pattern}",))
@@ -136,7 +135,7 @@ def test_alarms_name_values_that_sbatch_refuses(option: str) -> None:
     assert [each.line for each in found if each.severity is Severity.ERROR] == [2]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("option", "remedy"),
     [("--mpi=pmix", "srun"), ("--workdir=/x", "--chdir"), ("--zippy", "plugin"), ("--cpu-bind=cores", "srun")],
 )
@@ -146,17 +145,7 @@ def test_alarms_say_what_to_do_about_unknown_options(option: str, remedy: str) -
     assert remedy in found[0].remedy
 
 
-def test_alarms_read_only_the_first_part_of_a_heterogeneous_job() -> None:
-    text = slurm("-N 1 --mem=1G\nhetjob\n-N 2 --mem-per-cpu=1G --time=x")
-    assert {each.rule for each in check_script(read_script(text))} == {"refused-value"}
-
-
-def test_alarms_name_one_figure_for_the_default_memory() -> None:
-    found = [each.message for each in check_script(read_script(slurm("-p capella -N 1 -t 1:00:00")), CAPELLA)]
-    assert any("300M per CPU" in message for message in found)
-
-
-@pytest.mark.parametrize("text", ["#!/bin/bash\n#BSUB -n 4\nmpirun a\n", "#!/bin/sh\n#flux: -N 2\nflux run a\n"])
+@each_row("text", ["#!/bin/bash\n#BSUB -n 4\nmpirun a\n", "#!/bin/sh\n#flux: -N 2\nflux run a\n"])
 def test_alarms_say_that_a_scheduler_is_not_supported(text: str) -> None:
     found = check_script(read_script(text))
     assert [(each.rule, each.severity, each.line) for each in found] == [("unsupported-scheduler", Severity.ERROR, 2)]

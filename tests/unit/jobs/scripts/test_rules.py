@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from kedge.cluster.site import Site
 from kedge.cluster.sites.profile import find_folders, list_sites, load_site
 from kedge.jobs.script import guess_site
@@ -157,45 +155,36 @@ def test_rules_know_what_is_no_secret(line: str) -> None:
     assert "secret-in-script" not in {rule for rule, _ in rules_at(slurm("-N 1", line))}
 
 
-def test_rules_of_sites_speak_of_queues_and_limits() -> None:
+def test_rules_know_sites_and_what_comes_unasked() -> None:
     found = check(slurm("-p sequana_gpu --gpus-per-node=6 -t 100:00:00 --exclusive"), SDUMONT)
     limits = [re.findall(r"\d\w*", each.message) for each in found if each.rule == "over-limit"]
     assert limits == [["4", "6"], ["4d", "4d4h"]]
     assert [each.severity for each in found if each.rule == "refused-by-site"] == [Severity.ERROR]
     times = check(slurm("-p sequana_gpu --gpus-per-node=1 -t 100:00:00"), SDUMONT)
     assert any("4d; 4d4h was requested" in each.message and "96:00:00" in each.remedy for each in times)
-
-
-def test_rules_know_that_gpus_may_come_unasked() -> None:
     text = slurm("-p rtx -N 1 -n 4 -t 0:10:00", "ibrun apptainer exec x.sif a")
     assert "missing-nv" in {rule for rule, _ in rules_at(text, FRONTERA)}
     text = slurm("-p rtx -N 1 -n 4 -t 0:10:00", "ibrun apptainer exec --nv x.sif a")
     assert "nv-without-gpus" not in {rule for rule, _ in rules_at(text, FRONTERA)}
-
-
-def test_rules_find_an_image_that_the_script_itself_makes() -> None:
     text = slurm("-N 1", "singularity pull x.sif docker://python\nsingularity exec x.sif a")
     assert "missing-image" not in {rule for rule, _ in rules_at(text, missing=("x.sif",))}
+    found = {each.rule for each in check(LIGHTNING)}
+    assert found == {"wrong-node-rank", "srun-forgets-cpus", "old-variable"}
 
 
 def _all_sites() -> list[Site]:
     return [load_site(each.name, FOLDERS) for each in list_sites(FOLDERS) if not each.problem]
 
 
-@each_row(
-    ("text", "name"),
-    [
-        (
-            slurm("-p rtx -N 1 -n 8 -t 0:10:00", "module load tacc-apptainer\nibrun apptainer run x.sif a"),
-            "tacc-frontera",
-        ),
-        (slurm("--partition sequana_gpu_dev"), "sdumont"),
-        ("#!/bin/sh\n#$ -l rt_F=1\nls\n", "abci2"),
-        ("#!/bin/sh\n#PBS -q rt_HF\n#PBS -l select=1\nls\n", "abci3"),
-        (slurm("-p gpu"), None),
-        (slurm("-p alpha"), "zih-alpha"),
-    ],
-)
+@each_row(("text", "name"), [
+    (slurm("-p rtx -N 1 -n 8 -t 0:10:00", "module load tacc-apptainer\nibrun apptainer run x.sif a"),
+     "tacc-frontera"),
+    (slurm("--partition sequana_gpu_dev"), "sdumont"),
+    ("#!/bin/sh\n#$ -l rt_F=1\nls\n", "abci2"),
+    ("#!/bin/sh\n#PBS -q rt_HF\n#PBS -l select=1\nls\n", "abci3"),
+    (slurm("-p gpu"), None),
+    (slurm("-p alpha"), "zih-alpha"),
+])  # fmt: skip
 def test_rules_guess_the_site(text: str, name: str | None) -> None:
     guessed = guess_site(read_script(text), _all_sites())
     assert (guessed[0].name if guessed else None) == name
@@ -213,21 +202,12 @@ def _tutorial(name: str, first: str, last: str) -> str:
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "first", "last", "site", "expected"),
-    [
-        (
-            "001",
-            "#!/bin/bash\n> #SBATCH --job-name",
-            "--batch_size 16'",
-            SDUMONT,
-            {"queue-needs-gpus", "placeholder"},
-        ),
-        ("002", "#!/bin/sh\n#$ -l rt_F=1", "cnn_mnist.py\nsingularity", ABCI, {"retired-queue"}),
-        ("002", "#!/bin/sh\n#$ -l rt_F=2", "mpirun -np 8", ABCI, {"retired-queue"}),
-        ("004", "#!/bin/bash\n\n\t#SBATCH -J calculate-pi-mpi", "ibrun apptainer run", FRONTERA, {"missing-nv"}),
-    ],
-)
+@each_row(("name", "first", "last", "site", "expected"), [
+    ("001", "#!/bin/bash\n> #SBATCH --job-name", "--batch_size 16'", SDUMONT, {"queue-needs-gpus", "placeholder"}),
+    ("002", "#!/bin/sh\n#$ -l rt_F=1", "cnn_mnist.py\nsingularity", ABCI, {"retired-queue"}),
+    ("002", "#!/bin/sh\n#$ -l rt_F=2", "mpirun -np 8", ABCI, {"retired-queue"}),
+    ("004", "#!/bin/bash\n\n\t#SBATCH -J calculate-pi-mpi", "ibrun apptainer run", FRONTERA, {"missing-nv"}),
+])  # fmt: skip
 def test_rules_read_the_tutorials(name: str, first: str, last: str, site: Site, expected: set[str]) -> None:
     text = _tutorial(name, first, last)
     script = read_script(text)
@@ -245,107 +225,64 @@ LIGHTNING = slurm(
 )
 
 
-def test_rules_find_the_wrong_rank_of_the_lightning_example() -> None:
-    found = {each.rule for each in check(LIGHTNING)}
-    assert found == {"wrong-node-rank", "srun-forgets-cpus", "old-variable"}
-
-
-def test_rules_are_in_the_guide() -> None:
+def test_rules_are_in_the_guide_under_names_of_their_own() -> None:
     guide = (REPOSITORY / "docs" / "guides" / "scripts.md").read_text()
     rows = re.findall(r"^\| `([\w-]+)` \| (\w+) \| (.*?) \| (.*?) \|$", guide, re.M)
     expected = [(rule.id, rule.severity.value, _cell(rule.title), _cell(rule.remedy)) for rule in list_rules()]
     assert rows == expected
+    assert len({rule.id for rule in list_rules()}) == len(list_rules()) == len(CASES)
 
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def test_rules_have_names_of_their_own() -> None:
-    assert len({rule.id for rule in list_rules()}) == len(list_rules()) == len(CASES)
-
-
 EIGHT = "-N 1 --gpus-per-node=8"
 
 
-@pytest.mark.parametrize(
-    ("text", "site", "said", "remedy"),
-    [
-        (
-            slurm(EIGHT, "singularity exec --nv x.sif python /workspace/multiproc.py --nproc_per_node 4 main.py"),
-            None,
-            "--nproc_per_node 4 leaves 4 of the 8 GPUs of each node idle",
-            "write --nproc_per_node 8, or request 4 GPUs per node",
-        ),
-        (
-            slurm("-N 2 --gres=gpu:8", 'N=4\nsrun sh -c "torchrun --nproc-per-node=4 a.py"'),
-            None,
-            "--nproc-per-node 4 leaves 4 of the 8",
-            "write --nproc-per-node 8",
-        ),
-        (
-            slurm(EIGHT, "PER=4\npython -m torch.distributed.launch --nproc_per_node=$PER a.py"),
-            None,
-            "--nproc_per_node 4 leaves 4 of the 8",
-            "",
-        ),
-        (
-            slurm("-N 1 --gres=gpu:4", "torchrun --nproc_per_node=8 a.py"),
-            None,
-            "--nproc_per_node 8 starts more processes than the 4 GPUs of each node",
-            "write --nproc_per_node 4, or request 8 GPUs per node",
-        ),
-        (
-            "#!/bin/bash\n#$ -l rt_F=2\n#$ -cwd\nmpirun -np 4 -npernode 2 singularity run --nv x.sif python a.py\n",
-            ABCI,
-            "-npernode 2 leaves 2 of the 4 GPUs of each node idle, unless each rank uses several",
-            "write -npernode 4",
-        ),
-        (
-            slurm("-N 2 --gpus-per-node=4", "mpirun --map-by ppr:2:node singularity exec --nv x.sif a"),
-            None,
-            "--map-by ppr 2 leaves 2 of the 4",
-            "",
-        ),
-    ],
-)
+@each_row(("text", "site", "said", "remedy"), [
+    (slurm(EIGHT, "singularity exec --nv x.sif python /workspace/multiproc.py --nproc_per_node 4 main.py"), None,
+     "--nproc_per_node 4 leaves 4 of the 8 GPUs of each node idle",
+     "write --nproc_per_node 8, or request 4 GPUs per node"),
+    (slurm("-N 2 --gres=gpu:8", 'N=4\nsrun sh -c "torchrun --nproc-per-node=4 a.py"'), None,
+     "--nproc-per-node 4 leaves 4 of the 8", "write --nproc-per-node 8"),
+    (slurm(EIGHT, "PER=4\npython -m torch.distributed.launch --nproc_per_node=$PER a.py"), None,
+     "--nproc_per_node 4 leaves 4 of the 8", ""),
+    (slurm("-N 1 --gres=gpu:4", "torchrun --nproc_per_node=8 a.py"), None,
+     "--nproc_per_node 8 starts more processes than the 4 GPUs of each node",
+     "write --nproc_per_node 4, or request 8 GPUs per node"),
+    ("#!/bin/bash\n#$ -l rt_F=2\n#$ -cwd\nmpirun -np 4 -npernode 2 singularity run --nv x.sif python a.py\n", ABCI,
+     "-npernode 2 leaves 2 of the 4 GPUs of each node idle, unless each rank uses several", "write -npernode 4"),
+    (slurm("-N 2 --gpus-per-node=4", "mpirun --map-by ppr:2:node singularity exec --nv x.sif a"), None,
+     "--map-by ppr 2 leaves 2 of the 4", ""),
+])  # fmt: skip
 def test_rules_compare_processes_with_gpus(text: str, site: Site | None, said: str, remedy: str) -> None:
     [found] = [each for each in check(text, site) if each.rule == "processes-and-gpus"]
     assert found.message.startswith(said)
     assert found.remedy.startswith(remedy)
 
 
-@each_row(
-    "text",
-    [
-        slurm(EIGHT, "torchrun --nproc_per_node=8 a.py"),
-        slurm(EIGHT, "torchrun --nproc_per_node=gpu a.py"),
-        slurm(EIGHT, "torchrun --nproc_per_node=$SLURM_GPUS_ON_NODE a.py"),
-        slurm(EIGHT, "echo --nproc_per_node_count 4"),
-        slurm(EIGHT, "CUDA_VISIBLE_DEVICES=0,1,2,3 torchrun --nproc_per_node=4 a.py"),
-        slurm(EIGHT, "torchrun --nproc_per_node=4 a.py &\ntorchrun --nproc_per_node=4 b.py &\nwait"),
-        slurm(EIGHT, "srun --gpus=4 torchrun --nproc_per_node=4 a.py"),
-        slurm("-N 2 --gpus-per-node=4", "mpirun -npernode 1 singularity exec --nv x.sif torchrun a.py"),
-        slurm("-N 2 --gpus-per-node=4", "mpirun -npernode 16 singularity exec --nv x.sif a"),  # ranks may share one
-        slurm("-N 2 --gpus-per-node=4", "srun -N 2 singularity exec --nv x.sif a"),
-        slurm("-N 1", "torchrun --nproc_per_node=4 a.py"),
-    ],
-)
+@each_row("text", [
+    slurm(EIGHT, "torchrun --nproc_per_node=8 a.py"),
+    slurm(EIGHT, "torchrun --nproc_per_node=gpu a.py"),
+    slurm(EIGHT, "torchrun --nproc_per_node=$SLURM_GPUS_ON_NODE a.py"),
+    slurm(EIGHT, "echo --nproc_per_node_count 4"),
+    slurm(EIGHT, "CUDA_VISIBLE_DEVICES=0,1,2,3 torchrun --nproc_per_node=4 a.py"),
+    slurm(EIGHT, "torchrun --nproc_per_node=4 a.py &\ntorchrun --nproc_per_node=4 b.py &\nwait"),
+    slurm(EIGHT, "srun --gpus=4 torchrun --nproc_per_node=4 a.py"),
+    slurm("-N 2 --gpus-per-node=4", "mpirun -npernode 1 singularity exec --nv x.sif torchrun a.py"),
+    slurm("-N 2 --gpus-per-node=4", "mpirun -npernode 16 singularity exec --nv x.sif a"),  # ranks may share one
+    slurm("-N 2 --gpus-per-node=4", "srun -N 2 singularity exec --nv x.sif a"),
+    slurm("-N 1", "torchrun --nproc_per_node=4 a.py"),
+])  # fmt: skip
 def test_rules_leave_processes_alone_that_may_be_meant(text: str) -> None:
     assert "processes-and-gpus" not in {each.rule for each in check(text)}
 
 
-@each_row(
-    "starter",
-    [
-        "torchrun",
-        "python -m torch.distributed.launch",
-        "python multiproc.py",
-        "python /w/multiproc.py",
-        "deepspeed",
-        "sh -c 'torchrun'",
-    ],
-)
+@each_row("starter", [
+    "torchrun", "python -m torch.distributed.launch", "python multiproc.py", "python /w/multiproc.py", "deepspeed",
+    "sh -c 'torchrun'",
+])  # fmt: skip
 def test_rules_do_not_put_srun_before_what_starts_its_own_processes(starter: str) -> None:
     one = slurm("-N 1 --ntasks-per-node=8 --gres=gpu:8", f"singularity exec --nv x.sif {starter} a.py")
     assert not [each for each in check(one) if "srun" in each.remedy]
@@ -356,3 +293,25 @@ def test_rules_do_not_put_srun_before_what_starts_its_own_processes(starter: str
     plain = slurm("-N 2 --gres=gpu:8", "singularity exec --nv x.sif python a.py")
     [found] = [each for each in check(plain) if each.rule == "first-node-only"]
     assert found.remedy.startswith("put srun")
+
+
+def _rows() -> list[list[str]]:
+    lines = (REPOSITORY / "bench" / "scripts.tsv").read_text().splitlines()
+    return [line.split("\t") for line in lines if not line.startswith("#")]
+
+
+def test_collection_is_whole_and_as_the_guide_says() -> None:
+    rows = _rows()
+    assert len(rows) >= 100
+    assert len({(repository, path) for _, repository, _, path, _ in rows}) == len(rows)
+    assert all(re.fullmatch(r"[0-9a-f]{40}", commit) for _, _, commit, _, _ in rows)
+    assert {kind for kind, *_ in rows} == {"tuned", "fresh"}
+    guide = (REPOSITORY / "docs" / "guides" / "scripts.md").read_text()
+    repositories = {repository for _, repository, *_ in _rows()}
+    assert f"{len(_rows())} public scripts of {len(repositories)} repositories" in guide
+    warnings = {rule.id for rule in list_rules() if rule.severity is Severity.WARNING}
+    for *_, counts in _rows():
+        for each in counts.split():
+            rule, found, true = re.fullmatch(r"([\w-]+)=(\d+)/(\d+)", each).groups()  # type: ignore[union-attr]
+            assert rule in warnings
+            assert int(true) <= int(found)

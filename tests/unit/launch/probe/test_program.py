@@ -8,10 +8,9 @@ import re
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from kedge.image.formats.elf import read_elf
 from kedge.launch.probe.words import MACHINES, find_probe
+from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY, require_file, require_program
 
 SOURCES = [REPOSITORY / "src/kedge" / name for name in ("system/no_libc.h", "launch/probe/probe.c")]
@@ -20,20 +19,18 @@ SOURCES = [REPOSITORY / "src/kedge" / name for name in ("system/no_libc.h", "lau
 def read_origin(path: Path) -> str:
     """What the program was made of: the digest of the source, compiler and linker."""
     found = re.search(rb"kedge-probe made of ([^\0]+)\0", path.read_bytes())
-    assert found is not None
     return found[1].decode()
 
 
-@pytest.mark.parametrize("machine", MACHINES)
+@each_row("machine", MACHINES)
 def test_program_is_made_of_this_source(machine: str) -> None:
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in SOURCES)).hexdigest()
     assert read_origin(Path(find_probe(machine))).startswith(f"sha256:{digest} by "), "run scripts/build-probe"
 
 
-@pytest.mark.parametrize("machine", MACHINES)
+@each_row("machine", MACHINES)
 def test_program_needs_no_version_of_anything(machine: str) -> None:
     program = read_elf(Path(find_probe(machine)))
-    assert program is not None
     assert program.needed == ("libc.so.6",)
     assert not program.interpreter, "the first stage chooses one"
     assert b"GLIBC_" not in Path(find_probe(machine)).read_bytes()

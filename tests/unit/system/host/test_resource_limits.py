@@ -11,6 +11,7 @@ from kedge.errors import RuntimeUnsuited, UsageError
 from kedge.system.host import resource_group
 from kedge.system.host.resource_group import enter_limits
 from kedge.system.host.resource_request import plan_first, plan_second, read_request
+from tests.builders.rows import each_row
 
 G = 1 << 30
 
@@ -49,7 +50,7 @@ def test_limits_of_a_file_are_apptainers(tmp_path: Path) -> None:
         read_request([f"apply-cgroups={path}"])
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         *("memory=lots", "memory=-1", "cpus=0", "cpus=many", "cpu-shares=1", "cpuset-cpus=a-b", "pids-limit=x"),
@@ -102,7 +103,7 @@ def test_limits_make_a_group_of_version_2(tmp_path: Path, monkeypatch: pytest.Mo
     assert (tree.own / "cgroup.subtree_control").read_text() == "+memory +pids"
 
 
-def test_limits_go_beside_a_group_that_is_busy_and_never_out_of_a_limit(
+def test_limits_go_beside_a_busy_group_and_never_out_of_a_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree = Tree(tmp_path, monkeypatch)

@@ -38,7 +38,6 @@ def test_usage_watch_sees_the_memory_of_children() -> None:
         "import time; data = bytearray(200 << 20); data[::4096] = bytes(51200 * [1]); print(flush=True); time.sleep(9)"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as child:
-        assert child.stdout is not None
         child.stdout.readline()
         known = watch()
         child.kill()

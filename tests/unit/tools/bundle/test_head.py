@@ -15,6 +15,7 @@ import zlib
 from pathlib import Path
 
 import pytest
+from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY, require_program
 
 from kedge.errors import UnsupportedFormat
@@ -28,7 +29,6 @@ LOADER = b'#!/bin/sh\necho "$0"\nprintf \'%s\\n\' "$@"\n'  # in the place of the
 
 def read_origin(path: Path) -> str:
     found = re.search(rb"kedge-bundle-head made of ([^\0]+)\0", path.read_bytes())
-    assert found is not None
     return found[1].decode()
 
 
@@ -46,8 +46,8 @@ def make_files() -> dict[str, BundledFile]:
         layout.INTERPRETER: BundledFile(b"interpreter", is_program=True, is_vital=True),
         layout.START: BundledFile(b"start", is_vital=True),
         "lib/noise": BundledFile(chance.randbytes(300_000)),
-        "lib/text": BundledFile(b"".join(chance.choices(words, k=500_000))),
-        "lib/zeros": BundledFile(bytes(1 << 20)),
+        "lib/text": BundledFile(b"".join(chance.choices(words, k=100_000))),
+        "lib/zeros": BundledFile(bytes(4 << 20)),
         "lib/short": BundledFile(b"x"),
         "lib/empty": BundledFile(b""),
         "lib/deep/er/é": BundledFile(b"name"),
@@ -75,17 +75,16 @@ def run_head(machine: str, path: Path, *words: str, **variables: str) -> subproc
     )
 
 
-@pytest.mark.parametrize("machine", layout.MACHINES)
+@each_row("machine", layout.MACHINES)
 def test_head_is_made_of_this_source(machine: str) -> None:
     by_name = sorted(SOURCES, key=lambda path: path.name)
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in by_name)).hexdigest()
     assert read_origin(find_head(machine)).startswith(f"sha256:{digest} by "), "run scripts/build-bundle-head"
 
 
-@pytest.mark.parametrize("machine", layout.MACHINES)
+@each_row("machine", layout.MACHINES)
 def test_head_needs_nothing_of_the_host(machine: str) -> None:
     head = read_elf(find_head(machine))
-    assert head is not None
     assert (head.needed, head.interpreter) == ((), "")
     assert find_head(machine).stat().st_size < 32 << 10
 
@@ -180,8 +179,5 @@ def test_writer_keeps_blocks_to_their_size() -> None:
         assert len(zlib.decompress(payload[place : place + packed], -zlib.MAX_WBITS)) == size
         place += packed
     assert (place, count > 1) == (len(payload), True)
-
-
-def test_machine_without_a_head_is_refused() -> None:
     with pytest.raises(UnsupportedFormat, match="no bundle for riscv64"):
         find_head("riscv64")

@@ -8,8 +8,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.builders.rows import each_row
 
-from kedge.tools.jupyter.relay import OPEN, Relay, RelayLine, open_relay
+from kedge.tools.jupyter.relay import DATA, OPEN, Relay, RelayLine, open_relay, read_line
 
 
 async def make_pair() -> tuple[Relay, Relay, int]:
@@ -69,3 +72,19 @@ def test_relay_carries_more_than_one_line(tmp_path: Path, capfd: pytest.CaptureF
 
 def test_relay_closes_what_the_other_end_refuses(tmp_path: Path) -> None:
     assert asyncio.run(carry(tmp_path, b"")) == b""
+
+
+@given(st.binary(max_size=300), st.integers(0, 1 << 40))
+def test_relay_line_arrives_as_it_was(payload: bytes, number: int) -> None:
+    line = RelayLine(DATA, number, payload)
+    assert line.encode().count(b"\n") == 1
+    assert read_line(line.encode()) == line
+    assert read_line(b"a banner without an end " + line.encode().replace(b"\n", b"\r\n")) == line
+
+
+@each_row("line", [
+    b"Welcome to the cluster\n", b"kedge-relay data 1\n", b"kedge-relay data x QQ==\n", b"kedge-relay data 1 Q\n",
+    b"kedge-relay dance 1 QQ==\n", b"kedge-relay \xff 1 QQ==\n", b"\n",
+])  # fmt: skip
+def test_relay_line_of_others_is_none(line: bytes) -> None:
+    assert read_line(line) is None

@@ -3,92 +3,75 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kedge.container.devices import plan_devices
-from kedge.container.facts import Additions
 from kedge.container.options import RunOptions
 from tests.builders.gpu_hosts import make_driver_tree, make_host, make_image
-from tests.builders.rows import each_row
+from tests.builders.rows import each_row, with_rows
 
 H200S = ("NVIDIA H200",) * 4
 UUID = "GPU-{}1111111-2222-3333-4444-555555555555"
 
 
-def plan(
-    tree: dict[str, bytes | str | None] | None = None, refused: tuple[str, ...] = (), **given: object
-) -> Additions:
+def plan(tree: dict[str, bytes | str | None] | None = None, refused: tuple[str, ...] = (), **given: object):
     environ = {name: str(value) for name, value in given.items() if name.isupper()}
     options = {name: value for name, value in given.items() if not name.isupper()}
     host = make_host(tree or make_driver_tree(models=H200S), refused=refused, **environ)
     return plan_devices(RunOptions(nv=True, **options), host, make_image())
 
 
-def cards_of(additions: Additions) -> list[str]:
+def cards_of(additions) -> list[str]:
     return [path for path in additions.devices if path[len("/dev/nvidia") :].isdigit()]
 
 
-def test_selection_without_a_wish_all_cards_are_there() -> None:
-    additions = plan(contain=True)
-    assert cards_of(additions) == ["/dev/nvidia3", "/dev/nvidia2", "/dev/nvidia1", "/dev/nvidia0"]
-    assert additions.variables == {}
-
-
-def test_selection_number_is_not_the_minor() -> None:
-    # the builder's minors run against the numbers: card 1 is /dev/nvidia2
-    assert cards_of(plan(contain=True, CUDA_VISIBLE_DEVICES="1")) == ["/dev/nvidia2"]
-
-
-def test_selection_numbers_count_anew_inside() -> None:
-    additions = plan(contain=True, CUDA_VISIBLE_DEVICES="3,1")
-    assert cards_of(additions) == ["/dev/nvidia2", "/dev/nvidia0"]
-    assert additions.variables["CUDA_VISIBLE_DEVICES"] == "1,0"
-
-
-def test_selection_without_contain_the_variable_stays() -> None:
-    additions = plan(CUDA_VISIBLE_DEVICES="3,1")
-    assert additions.variables["CUDA_VISIBLE_DEVICES"] == "3,1"
-    assert any("--cleanenv" in note for note in additions.notes)
-
-
-def test_selection_containall_keeps_the_variable() -> None:
-    assert plan(containall=True, CUDA_VISIBLE_DEVICES="2").variables["CUDA_VISIBLE_DEVICES"] == "0"
-
-
-def test_selection_uuid_stays_a_uuid() -> None:
-    additions = plan(contain=True, CUDA_VISIBLE_DEVICES=UUID.format(2)[:12])
-    assert cards_of(additions) == ["/dev/nvidia1"]
-    assert additions.variables["CUDA_VISIBLE_DEVICES"] == UUID.format(2)[:12]
-
-
-def test_selection_cards_of_others_do_not_count() -> None:
+# The builder's minors run against the numbers: card 1 is /dev/nvidia2.
+@with_rows(
+    ({}, "3210", None),
+    ({"CUDA_VISIBLE_DEVICES": "1"}, "2", "0"),
+    ({"CUDA_VISIBLE_DEVICES": "3,1"}, "20", "1,0"),  # they count anew inside
+    ({"CUDA_VISIBLE_DEVICES": "2", "containall": True}, "1", "0"),
+    ({"CUDA_VISIBLE_DEVICES": UUID.format(2)[:12]}, "1", UUID.format(2)[:12]),
     # the control group of a job leaves it cards 2 and 3: its number 0 is the host's 2
-    additions = plan(contain=True, refused=("/dev/nvidia3", "/dev/nvidia2"), CUDA_VISIBLE_DEVICES="0,1")
-    assert cards_of(additions) == ["/dev/nvidia1", "/dev/nvidia0"]
-    assert additions.variables["CUDA_VISIBLE_DEVICES"] == "0,1"
+    ({"CUDA_VISIBLE_DEVICES": "0,1", "refused": ("/dev/nvidia3", "/dev/nvidia2")}, "10", "0,1"),
+    ({"CUDA_VISIBLE_DEVICES": "2", "NVIDIA_VISIBLE_DEVICES": "2"}, "1", "0"),  # not hidden twice
+    ({"NVIDIA_VISIBLE_DEVICES": "none"}, "", "-1"),
+    *(({"NVIDIA_VISIBLE_DEVICES": value}, "3210", None) for value in ("all", "void", "")),
+)
+def test_selection_chooses_cards_and_numbers_them_inside(given, cards, variable) -> None:
+    additions = plan(**{"contain": True, **given})
+    assert cards_of(additions) == [f"/dev/nvidia{minor}" for minor in cards]
+    assert additions.variables == ({} if variable is None else {"CUDA_VISIBLE_DEVICES": variable})
+    assert additions.libraries
     assert additions.warnings == []
 
 
-def test_selection_users_own_numbers_are_the_hosts() -> None:
+def test_selection_what_others_number_stays() -> None:
+    additions = plan(CUDA_VISIBLE_DEVICES="3,1")
+    assert additions.variables["CUDA_VISIBLE_DEVICES"] == "3,1"
+    assert any("--cleanenv" in note for note in additions.notes)
     for given in ({"env": ["A=1,CUDA_VISIBLE_DEVICES=3"]}, {"APPTAINERENV_CUDA_VISIBLE_DEVICES": "3"}):
         additions = plan(contain=True, CUDA_VISIBLE_DEVICES="3", **given)
         assert len(cards_of(additions)) == 4
         assert "CUDA_VISIBLE_DEVICES" not in additions.variables
+    tree = {path: x for path, x in make_driver_tree().items() if "/gpus/" not in path}
+    additions = plan(tree, contain=True, NVIDIA_VISIBLE_DEVICES="GPU-9999")
+    assert (cards_of(additions), additions.warnings) == (["/dev/nvidia0"], [])
 
 
-@pytest.mark.parametrize("value", ["", "-1", "NoDevFiles"])
+@each_row("value", ["", "-1", "NoDevFiles"])
 def test_selection_hidden_cards_are_said(value: str) -> None:
     additions = plan(CUDA_VISIBLE_DEVICES=value)
     assert any("will see no GPU" in text for text in additions.warnings)
     assert additions.variables["CUDA_VISIBLE_DEVICES"] == value
 
 
-def test_selection_number_that_is_not_there_is_said() -> None:
-    additions = plan(CUDA_VISIBLE_DEVICES="0,7")
-    assert any("GPU 7" in text and "4" in text for text in additions.warnings)
+def test_selection_of_cards_that_are_not_there_is_said() -> None:
+    assert any("GPU 7" in text and "4" in text for text in plan(CUDA_VISIBLE_DEVICES="0,7").warnings)
+    additions = plan(contain=True, NVIDIA_VISIBLE_DEVICES="GPU-9999")
+    assert len(cards_of(additions)) == 4
+    assert any("GPU-9999" in text for text in additions.warnings)
 
 
-@pytest.mark.parametrize("value", ["1", "nvidia.com/gpu=1", "nvidia.com/gpu=gpu1", UUID.format(1)])
+@each_row("value", ["1", "nvidia.com/gpu=1", "nvidia.com/gpu=gpu1", UUID.format(1)])
 def test_selection_injectors_variable_limits_too(value: str) -> None:
     outside = plan(NVIDIA_VISIBLE_DEVICES=value)
     assert outside.variables["CUDA_VISIBLE_DEVICES"] == "1"
@@ -96,47 +79,12 @@ def test_selection_injectors_variable_limits_too(value: str) -> None:
     assert cards_of(inside) == ["/dev/nvidia2"]
 
 
-def test_selection_both_variables_do_not_hide_twice() -> None:
-    additions = plan(contain=True, NVIDIA_VISIBLE_DEVICES="2", CUDA_VISIBLE_DEVICES="2")
-    assert cards_of(additions) == ["/dev/nvidia1"]
-    assert additions.variables["CUDA_VISIBLE_DEVICES"] == "0"
-
-
-def test_selection_none_gives_files_without_cards() -> None:
-    additions = plan(contain=True, NVIDIA_VISIBLE_DEVICES="none")
-    assert cards_of(additions) == []
-    assert additions.libraries
-    assert additions.variables["CUDA_VISIBLE_DEVICES"] == "-1"
-
-
-@pytest.mark.parametrize("value", ["all", "void", ""])
-def test_selection_all_and_void_give_all(value: str) -> None:
-    additions = plan(contain=True, NVIDIA_VISIBLE_DEVICES=value)
-    assert len(cards_of(additions)) == 4
-    assert additions.variables == {}
-
-
-def test_selection_unknown_card_of_the_injector_is_said() -> None:
-    additions = plan(contain=True, NVIDIA_VISIBLE_DEVICES="GPU-9999")
-    assert len(cards_of(additions)) == 4
-    assert any("GPU-9999" in text for text in additions.warnings)
-
-
-def test_selection_uuid_where_none_are_known_is_no_problem() -> None:
-    tree = {path: x for path, x in make_driver_tree().items() if "/gpus/" not in path}
-    additions = plan(tree, contain=True, NVIDIA_VISIBLE_DEVICES="GPU-9999")
-    assert cards_of(additions) == ["/dev/nvidia0"]
-    assert additions.warnings == []
-
-
 def test_selection_unlike_cards_are_not_counted() -> None:
     tree = make_driver_tree(models=("Tesla T4", "NVIDIA A100-SXM4-80GB"))
     additions = plan(tree, contain=True, CUDA_VISIBLE_DEVICES="0")
-    assert len(cards_of(additions)) == 2
-    assert additions.variables["CUDA_VISIBLE_DEVICES"] == "0"
+    assert (len(cards_of(additions)), additions.variables["CUDA_VISIBLE_DEVICES"]) == (2, "0")
     by_bus = plan(tree, contain=True, CUDA_VISIBLE_DEVICES="0", CUDA_DEVICE_ORDER="PCI_BUS_ID")
-    assert cards_of(by_bus) == ["/dev/nvidia1"]
-    assert by_bus.variables["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    assert (cards_of(by_bus), by_bus.variables["CUDA_DEVICE_ORDER"]) == (["/dev/nvidia1"], "PCI_BUS_ID")
 
 
 def mig_tree() -> dict[str, bytes | str | None]:
@@ -148,7 +96,7 @@ def mig_tree() -> dict[str, bytes | str | None]:
     return tree
 
 
-def test_selection_mig_part_of_a_known_card_gets_its_nodes() -> None:
+def test_selection_mig_parts_get_their_nodes() -> None:
     wanted = f"MIG-{UUID.format(0)}/2/0"
     additions = plan(mig_tree(), contain=True, CUDA_VISIBLE_DEVICES=wanted)
     assert cards_of(additions) == ["/dev/nvidia3"]
@@ -157,18 +105,11 @@ def test_selection_mig_part_of_a_known_card_gets_its_nodes() -> None:
         "/dev/nvidia-caps/nvidia-cap22",
     ]
     assert additions.variables["CUDA_VISIBLE_DEVICES"] == wanted
-
-
-def test_selection_mig_uuid_keeps_all_nodes_and_the_variable() -> None:
     wanted = "MIG-5c1ba6c1-2f44-5b0e-b3a4-1f0d8b9d1c11"
     additions = plan(mig_tree(), contain=True, CUDA_VISIBLE_DEVICES=wanted)
     assert len(cards_of(additions)) == 4
     assert "/dev/nvidia-caps" in additions.devices
-    assert additions.variables["CUDA_VISIBLE_DEVICES"] == wanted
-    assert additions.warnings == []
-
-
-def test_selection_mig_by_number_gets_the_card_and_its_parts() -> None:
+    assert (additions.variables["CUDA_VISIBLE_DEVICES"], additions.warnings) == (wanted, [])
     additions = plan(mig_tree(), contain=True, NVIDIA_VISIBLE_DEVICES="0:1")
     assert cards_of(additions) == ["/dev/nvidia3"]
     assert len([path for path in additions.devices if "caps/" in path]) == 4

@@ -3,137 +3,73 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kedge.container.devices import plan_devices
 from kedge.container.options import RunOptions
-from tests.builders.gpu_hosts import (
-    ALL,
-    UTILITY,
-    X86,
-    make_cache,
-    make_driver_tree,
-    make_host,
-    make_image,
-    make_libraries,
-)
+from tests.builders import gpu_hosts as hosts
+from tests.builders.rows import with_rows
 
 Tree = dict[str, bytes | str | None]
 
 
 def warnings_of(tree: Tree, refused: tuple[str, ...] = (), **environ: str) -> list[str]:
-    host = make_host(tree, refused=refused, **environ)
-    return plan_devices(RunOptions(nv=True), host, make_image()).warnings
+    host = hosts.make_host(tree, refused=refused, **environ)
+    return plan_devices(RunOptions(nv=True), host, hosts.make_image()).warnings
 
 
 def bare(**more: str) -> Tree:
     return {"/dev/null": "", "/proc/sys/kernel/hostname": "login1\n", **more}
 
 
-def test_missing_no_gpu_at_all() -> None:
-    (said,) = warnings_of(bare())
-    assert "login1 has no NVIDIA GPU" in said
-    assert "without --nv" in said
+BUS, CLOSED = "/sys/bus/pci/devices/0000:19:00.0", {"refused": ("/dev/nvidia0",)}
+WHOLE = hosts.make_driver_tree()
 
 
-def test_missing_driver_is_not_mistaken_for_the_cuda_toolkit() -> None:
+@with_rows(
+    (bare(), {}, ["login1 has no NVIDIA GPU", "without --nv"]),
+    (bare(**{"/usr/bin/sbatch": "#!"}), {}, ["login node", "--gres=gpu:1"]),
+    (bare(), {"SLURM_JOB_ID": "5"}, ["--gres=gpu:1"]),
+    (bare(), {"PBS_JOBID": "5.server"}, ["ngpus=1"]),
+    (bare(), {"SGE_ROOT": "/opt/sge", "JOB_ID": "5"}, ["-l gpu=1"]),
+    (bare(), {"LSB_JOBID": "5"}, ["-gpu num=1"]),
+    (bare(), {"SLURM_JOB_ID": "5", "SLURM_JOB_GPUS": "0"}, ["may be broken"]),
+    (
+        bare(**{f"{BUS}/vendor": "0x10de\n", f"{BUS}/class": "0x030200\n"}),
+        {},
+        ["has an NVIDIA GPU, but the kernel module"],
+    ),
+    (
+        {path: x for path, x in WHOLE.items() if not path.startswith("/dev/nvidia")},
+        {},
+        ["/dev/nvidia0 is missing", "nvidia-modprobe"],
+    ),
+    ({path: x for path, x in WHOLE.items() if path != "/dev/nvidia-uvm"}, {}, ["/dev/nvidia-uvm"]),
+    (WHOLE, {**CLOSED, "SLURM_JOB_ID": "7"}, ["this Slurm job was given none", "--gres=gpu:1"]),
+    (WHOLE, CLOSED, ["you may not use them"]),
+    (hosts.make_driver_tree(library_version="575.57.08"), {}, ["580.95.05", "575.57.08", "rebooted"]),
+    (hosts.make_driver_tree(libraries={}), {}, ["no libraries of NVIDIA driver 580.95.05", "LD_LIBRARY_PATH"]),
+    (hosts.make_driver_tree(libraries=hosts.UTILITY), {}, ["libcuda.so.580.95.05"]),
+)
+def test_missing_part_is_named_with_the_remedy(tree, around, parts) -> None:
+    (said,) = warnings_of(tree, **around)
+    assert [part for part in parts if part not in said] == []
+
+
+def test_missing_driver_is_not_mistaken_for_other_libraries() -> None:
     place = "/usr/local/cuda-13.0/lib/libnvperf_host.so"
-    tree = bare(**{place: "", "/etc/ld.so.cache": make_cache([(X86, "libnvperf_host.so", place)])})  # type: ignore[arg-type]
-    plan = plan_devices(RunOptions(nv=True), make_host(tree), make_image())
+    tree = bare(**{place: "", "/etc/ld.so.cache": hosts.make_cache([(hosts.X86, "libnvperf_host.so", place)])})  # type: ignore[arg-type]
+    plan = plan_devices(RunOptions(nv=True), hosts.make_host(tree), hosts.make_image())
     assert "login1 has no NVIDIA GPU" in plan.warnings[0]
     assert plan.libraries == []
-
-
-def test_missing_login_node_is_recognised() -> None:
-    (said,) = warnings_of(bare(**{"/usr/bin/sbatch": "#!"}))
-    assert "login node" in said
-    assert "--gres=gpu:1" in said
-
-
-@pytest.mark.parametrize(
-    ("variables", "remedy"),
-    [
-        ({"SLURM_JOB_ID": "5"}, "--gres=gpu:1"),
-        ({"PBS_JOBID": "5.server"}, "ngpus=1"),
-        ({"SGE_ROOT": "/opt/sge", "JOB_ID": "5"}, "-l gpu=1"),
-        ({"LSB_JOBID": "5"}, "-gpu num=1"),
-    ],
-)
-def test_missing_job_without_gpus_is_told_how_to_ask(variables: dict[str, str], remedy: str) -> None:
-    (said,) = warnings_of(bare(), **variables)
-    assert remedy in said
-
-
-def test_missing_job_that_asked_blames_the_node() -> None:
-    said = warnings_of(bare(), SLURM_JOB_ID="5", SLURM_JOB_GPUS="0")
-    assert "may be broken" in said[0]
-
-
-def test_missing_module_with_a_card_on_the_bus() -> None:
-    device = "/sys/bus/pci/devices/0000:19:00.0"
-    (said,) = warnings_of(bare(**{f"{device}/vendor": "0x10de\n", f"{device}/class": "0x030200\n"}))
-    assert "has an NVIDIA GPU, but the kernel module" in said
-
-
-def test_missing_nodes_are_named() -> None:
-    tree = {path: x for path, x in make_driver_tree().items() if not path.startswith("/dev/nvidia")}
-    (said,) = warnings_of(tree)
-    assert "/dev/nvidia0 is missing" in said
-    assert "nvidia-modprobe" in said
-
-
-def test_missing_uvm_is_named() -> None:
-    tree = make_driver_tree()
-    del tree["/dev/nvidia-uvm"]
-    (said,) = warnings_of(tree)
-    assert "/dev/nvidia-uvm" in said
-
-
-def test_missing_permission_in_a_job() -> None:
-    (said,) = warnings_of(make_driver_tree(), refused=("/dev/nvidia0",), SLURM_JOB_ID="7")
-    assert "this Slurm job was given none" in said
-    assert "--gres=gpu:1" in said
-
-
-def test_missing_permission_outside_a_job() -> None:
-    (said,) = warnings_of(make_driver_tree(), refused=("/dev/nvidia0",))
-    assert "you may not use them" in said
-
-
-def test_missing_libraries_of_another_version() -> None:
-    tree = make_driver_tree(library_version="575.57.08")
-    (said,) = warnings_of(tree)
-    assert "580.95.05" in said
-    assert "575.57.08" in said
-    assert "rebooted" in said
-
-
-def test_missing_stale_libraries_beside_the_right_ones_do_not_matter() -> None:
-    tree = make_driver_tree() | make_libraries("470.57.02", "/usr/lib64", ALL)
-    names = [name for name in ("libcuda.so.1", "libnvidia-ml.so.1")]
-    folders = ("/usr/lib64", "/usr/lib/x86_64-linux-gnu")
-    tree["/etc/ld.so.cache"] = make_cache([(0x0303, name, f"{folder}/{name}") for folder in folders for name in names])
-    host = make_host(tree)
-    additions = plan_devices(RunOptions(nv=True), host, make_image())
+    tree = hosts.make_driver_tree() | hosts.make_libraries("470.57.02", "/usr/lib64", hosts.ALL)
+    folders, names = ("/usr/lib64", "/usr/lib/x86_64-linux-gnu"), ("libcuda.so.1", "libnvidia-ml.so.1")
+    tree["/etc/ld.so.cache"] = hosts.make_cache(
+        [(0x0303, name, f"{folder}/{name}") for folder in folders for name in names]
+    )
+    additions = plan_devices(RunOptions(nv=True), hosts.make_host(tree), hosts.make_image())
     assert additions.warnings == []
     assert all("580.95.05" in path for path, _ in additions.libraries)
-
-
-def test_missing_libraries_altogether() -> None:
-    tree = make_driver_tree(libraries={})
-    (said,) = warnings_of(tree)
-    assert "no libraries of NVIDIA driver 580.95.05" in said
-    assert "LD_LIBRARY_PATH" in said
-
-
-def test_missing_compute_part() -> None:
-    (said,) = warnings_of(make_driver_tree(libraries=UTILITY))
-    assert "libcuda.so.580.95.05" in said
-
-
-def test_missing_gpu_still_gives_what_there_is() -> None:
-    refused, whole = (make_host(make_driver_tree(), refused=refused) for refused in (("/dev/nvidia0",), ()))
-    libraries = [plan_devices(RunOptions(nv=True), host, make_image()).libraries for host in (refused, whole)]
+    refused, whole = (hosts.make_host(hosts.make_driver_tree(), refused=refused) for refused in (("/dev/nvidia0",), ()))
+    libraries = [plan_devices(RunOptions(nv=True), host, hosts.make_image()).libraries for host in (refused, whole)]
     assert len(libraries[0]) > 20
     assert libraries[0] == libraries[1]
 
@@ -141,28 +77,24 @@ def test_missing_gpu_still_gives_what_there_is() -> None:
 def test_rocm_takes_devices_libraries_and_programs() -> None:
     names = ("libhsa-runtime64.so.1", "libamdhip64.so.6", "librocm_smi64.so.7", "libdrm_amdgpu.so.1", "libc.so.6")
     tree: Tree = {f"/opt/rocm/lib/{name}": b"" for name in names}
-    tree["/etc/ld.so.cache"] = make_cache([(0x0303, name, f"/opt/rocm/lib/{name}") for name in names])
+    tree["/etc/ld.so.cache"] = hosts.make_cache([(0x0303, name, f"/opt/rocm/lib/{name}") for name in names])
     tree |= {"/dev/kfd": "", "/dev/dri/renderD128": "", "/opt/rocm/bin/rocm-smi": "#!"}
-    host = make_host(tree, ROCR_VISIBLE_DEVICES="1")
-    additions = plan_devices(RunOptions(rocm=True), host, make_image())
+    host = hosts.make_host(tree, ROCR_VISIBLE_DEVICES="1")
+    additions = plan_devices(RunOptions(rocm=True), host, hosts.make_image())
     assert additions.devices == ["/dev/kfd", "/dev/dri"]
     assert {name for _, name in additions.libraries} == set(names) - {"libc.so.6"}
     assert [bind.destination for bind in additions.binds] == ["/usr/bin/rocm-smi"]
-    assert additions.variables == {"ROCR_VISIBLE_DEVICES": "1"}
-    assert additions.warnings == []
+    assert (additions.variables, additions.warnings) == ({"ROCR_VISIBLE_DEVICES": "1"}, [])
 
 
-@pytest.mark.parametrize(
-    ("tree", "refused", "part"),
-    [
-        ({}, (), "no /dev/kfd"),
-        ({"/sys/module/amdgpu/version": "6"}, (), "without compute"),
-        ({"/dev/kfd": ""}, ("/dev/kfd",), "'render' or 'video'"),
-        ({"/dev/kfd": "", "/dev/dri/card0": ""}, (), "no renderD node"),
-    ],
+@with_rows(
+    ({}, (), "no /dev/kfd"),
+    ({"/sys/module/amdgpu/version": "6"}, (), "without compute"),
+    ({"/dev/kfd": ""}, ("/dev/kfd",), "'render' or 'video'"),
+    ({"/dev/kfd": "", "/dev/dri/card0": ""}, (), "no renderD node"),
 )
 def test_rocm_missing_is_explained(tree: Tree, refused: tuple[str, ...], part: str) -> None:
-    host = make_host(tree, refused=refused)
-    (said,) = plan_devices(RunOptions(rocm=True), host, make_image()).warnings
+    host = hosts.make_host(tree, refused=refused)
+    (said,) = plan_devices(RunOptions(rocm=True), host, hosts.make_image()).warnings
     assert part in said
-    assert plan_devices(RunOptions(rocm=True, no_rocm=True), host, make_image()).warnings == []
+    assert plan_devices(RunOptions(rocm=True, no_rocm=True), host, hosts.make_image()).warnings == []

@@ -6,34 +6,33 @@ from __future__ import annotations
 import pytest
 
 from kedge.container.devices import plan_devices
-from kedge.container.facts import Additions, ImageFacts
 from kedge.container.options import RunOptions
 from kedge.errors import WillNotRun
 from tests.builders.gpu_hosts import make_compat_image, make_driver_tree, make_host, make_image
-from tests.builders.rows import each_row
+from tests.builders.rows import with_rows
 
 NOTE_590 = {"Format": 1, "CUDA Version": "13.1", "Driver": [535, 550, 570, 575, 580, 590]}
 PYTORCH_2507 = "7.5 8.0 8.6 9.0 10.0 12.0+PTX"
 
 
-def make_framework(cuda: str, listed: str = "") -> ImageFacts:
+def make_framework(cuda: str, listed: str = ""):
     lines = f"export CUDA_VERSION={cuda}\n" + (f'export TORCH_CUDA_ARCH_LIST="{listed}"\n' if listed else "")
     return make_image(env=lines)
 
 
-def start(image: ImageFacts, driver: str, *models: str, **options: object) -> Additions:
+def start(image, driver: str, *models: str, **options: object):
     host = make_host(make_driver_tree(driver, models or ("NVIDIA A100-SXM4-80GB",)))
     given = {"verb": "exec", "arguments": ["python"], "nv": True, **options}
     return plan_devices(RunOptions(**given), host, image)
 
 
-def refuse(image: ImageFacts, driver: str, *models: str) -> WillNotRun:
+def refuse(image, driver: str, *models: str) -> WillNotRun:
     with pytest.raises(WillNotRun) as caught:
         start(image, driver, *models)
     return caught.value
 
 
-def test_preflight_driver_older_than_the_cuda_major_is_refused() -> None:
+def test_preflight_refuses_images_for_newer_drivers() -> None:
     problem = refuse(make_framework("13.0.2.006"), "535.216.01")
     assert problem.message == (
         "this image cannot work on this node: "
@@ -42,15 +41,12 @@ def test_preflight_driver_older_than_the_cuda_major_is_refused() -> None:
         "driver version is insufficient for CUDA runtime version'."
     )
     assert (problem.hint or "").endswith("--force starts it anyway; 'kedge recommend' lists images that work")
-
-
-def test_preflight_branch_that_the_images_libcuda_does_not_list_is_refused() -> None:
     problem = refuse(make_compat_image("590.44.01", NOTE_590), "565.57.01")
     assert "It needs CUDA 13, driver 565.57.01 of this node supports CUDA 12, and the image's compat" in problem.message
     assert (problem.hint or "").startswith("Use an image for CUDA 12, or a node with a newer driver.")
 
 
-def test_preflight_gpu_older_than_all_kernels_is_refused() -> None:
+def test_preflight_refuses_gpus_without_kernels() -> None:
     problem = refuse(make_framework("12.9.1.010", PYTORCH_2507), "580.95.05", "Tesla V100-SXM2-32GB")
     assert problem.message == (
         "this image cannot work on this node: "
@@ -59,9 +55,6 @@ def test_preflight_gpu_older_than_all_kernels_is_refused() -> None:
         "error 209, 'no kernel image is available for execution on the device'."
     )
     assert "Take an older image, or a GPU of compute capability 7.5 or newer." in (problem.hint or "")
-
-
-def test_preflight_ptx_that_the_driver_cannot_compile_is_refused() -> None:
     image = make_framework("12.9.1.010", "7.5 8.0+PTX")
     problem = refuse(image, "535.216.01", "NVIDIA H200")
     assert problem.message == (
@@ -74,15 +67,9 @@ def test_preflight_ptx_that_the_driver_cannot_compile_is_refused() -> None:
     assert start(image, "580.95.05", "NVIDIA H200").warnings == []
 
 
-@each_row(
-    ("options", "program"),
-    [
-        ({"force": True}, "python"),
-        ({"dry_run": True}, "python"),
-        ({"verb": "shell"}, ""),
-        ({}, "nvidia-smi"),
-        ({}, "/usr/bin/nvidia-smi"),
-    ],
+@with_rows(
+    *(({"force": True}, "python"), ({"dry_run": True}, "python"), ({"verb": "shell"}, ""), ({}, "nvidia-smi")),
+    ({}, "/usr/bin/nvidia-smi"),
 )
 def test_preflight_lets_lookers_and_force_through_with_a_warning(options: dict[str, object], program: str) -> None:
     arguments = [program] if program else []
@@ -90,16 +77,13 @@ def test_preflight_lets_lookers_and_force_through_with_a_warning(options: dict[s
     assert any(text.startswith("GPU programs of this image will fail on this node. ") for text in additions.warnings)
 
 
-@each_row(
-    ("cuda", "listed", "driver", "models"),
-    [
-        ("12.9.1.010", PYTORCH_2507, "580.95.05", ["NVIDIA H200"]),
-        ("12.9.1.010", PYTORCH_2507, "535.216.01", ["NVIDIA H200"]),  # minor-version compatibility
-        ("12.9.1.010", PYTORCH_2507, "580.95.05", ["Tesla V100-SXM2-32GB", "NVIDIA H200"]),  # one of two serves
-        ("12.9.1.010", PYTORCH_2507, "580.95.05", ["NVIDIA X900"]),  # nobody knows it
-        ("", "", "535.216.01", ["NVIDIA H200"]),
-        ("not a version", "nonsense ; ;", "535.216.01", ["NVIDIA H200"]),
-    ],
+@with_rows(
+    ("12.9.1.010", PYTORCH_2507, "580.95.05", ["NVIDIA H200"]),
+    ("12.9.1.010", PYTORCH_2507, "535.216.01", ["NVIDIA H200"]),  # minor-version compatibility
+    ("12.9.1.010", PYTORCH_2507, "580.95.05", ["Tesla V100-SXM2-32GB", "NVIDIA H200"]),  # one of two serves
+    ("12.9.1.010", PYTORCH_2507, "580.95.05", ["NVIDIA X900"]),  # nobody knows it
+    ("", "", "535.216.01", ["NVIDIA H200"]),
+    ("not a version", "nonsense ; ;", "535.216.01", ["NVIDIA H200"]),
 )
 def test_preflight_refuses_nothing_that_may_run(cuda: str, listed: str, driver: str, models: list[str]) -> None:
     assert start(make_framework(cuda, listed), driver, *models).warnings == []
