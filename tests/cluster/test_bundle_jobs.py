@@ -19,6 +19,7 @@ from tests.cluster.slurm_cluster import SlurmCluster
 from tests.cluster.test_launch_slurm import SHOW
 from tests.cluster.two_hosts import PROFILE as GRIDENGINE_PROFILE
 from tests.cluster.two_hosts import TWO
+from tests.wording import assert_says
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
@@ -106,7 +107,7 @@ def test_bundle_on_the_login_node_alone_says_so(me: JobUser, request: pytest.Fix
     id = alone.submit("--ranks", *TWO, "tools.sif", "sh", "-c", SHOW)
     alone.wait(id)
     shown = alone.run("status", id).stdout
-    assert f"that node has no {hidden}, the kedge that the job was submitted with" in shown
+    assert_says(shown, "diagnose/node-no-job-submitted", hidden)
     assert f"cp {hidden} DIRECTORY" in shown
 
 
@@ -119,4 +120,4 @@ def test_bundle_for_another_cpu_says_so(me: JobUser) -> None:
     path.write_bytes(head)
     id = me.submit("-", "bash", "-c", f"{path} exec tools.sif true")
     me.wait(id)
-    assert f"{path} is a bundle of kedge for another CPU" in me.run("status", id).stdout
+    assert_says(me.run("status", id).stdout, "diagnose/bundle-another-cpu", path)

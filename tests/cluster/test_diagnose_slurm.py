@@ -11,6 +11,7 @@ import pytest
 from kedge.errors import FailureFound
 from tests.cluster.job_user import JobUser, make_job_user
 from tests.cluster.slurm_cluster import SlurmCluster
+from tests.wording import assert_reads
 
 # name -> what its program is, and the name of the failure
 FAILURES = {
@@ -56,7 +57,7 @@ def test_diagnose_says_why_a_job_failed(me: JobUser) -> None:
 
 def test_diagnose_is_what_status_and_wait_say(me: JobUser) -> None:
     cause = json.loads(me.run("--json", "diagnose", "plugin").stdout)["clues"][0]["cause"]
-    assert cause == "this cluster's Slurm has no --mpi=nosuch"
+    assert_reads(cause, "diagnose/clusters-slurm-no-mpi-nosuch")
     assert f"cause: {cause}" in me.run("status", "plugin").stdout
     assert f"which means: {cause}" in me.run("wait", "plugin").stderr
     assert f"which means: {cause}" in me.run("logs", "-f", "plugin").stderr

@@ -11,6 +11,7 @@ from kedge.errors import JobFailed, JobStuck
 from tests.cluster.daemons import wait_until
 from tests.cluster.gridengine_cell import GridEngineCell
 from tests.cluster.job_user import HOSTILE, SHOW, JobUser, make_job_user
+from tests.wording import assert_says
 
 NAME = 'we/ird "n" it\'s $(id) `x` \\ # é日本 @:?*\nsecond'
 
@@ -64,8 +65,8 @@ def test_gridengine_verbs_pass_on_what_qsub_refuses(gridengine_abci: GridEngineC
     user = make_job_user(gridengine_abci, KEDGE_SITE="abci2")
     done = user.run("submit", "-A", "nosuch", "-p", "rt_F", "--time", "1h", "-", "true")
     assert done.returncode == 72
-    assert 'project "nosuch" does not exist' in done.stderr
-    assert "hint: 'qconf -sprjl' lists the projects" in done.stderr
+    assert_says(done.stderr, "doctor/project-nosuch-does-not-exist")
+    assert_says(done.stderr, "schedulers/qconf-sprjl-lists-projects")
     assert user.tell("jobs", "--mine") == []
 
 

@@ -15,6 +15,7 @@ from tests.cluster.gridengine_cell import GridEngineCell
 from tests.cluster.job_user import JobUser, make_job_user
 from tests.cluster.slurm_cluster import SlurmCluster
 from tests.requirements import REPOSITORY
+from tests.wording import assert_says
 
 CELLS = REPOSITORY / "tests/programs/run_cells.py"
 WHERE = "import os; print(os.uname().nodename, os.environ['APPTAINER_NAME'])"
@@ -47,7 +48,7 @@ def test_jupyter_kernel_in_a_slurm_job(slurm_hosts: SlurmCluster) -> None:
     assert found["interrupted"] == "KeyboardInterrupt"
     assert found["waited"] < 20
     assert not found["lives"]
-    assert f"The kernel runs on {node}" in found["log"]
+    assert_says(found["log"], "jupyter/kernel-runs", node)
     job = found["printed"][2].strip()
     wait_until("the job has ended", lambda: job not in me.user.read_program("squeue", "-h", "-o", "%i").split())
 

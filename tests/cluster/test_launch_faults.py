@@ -23,6 +23,7 @@ from tests.cluster.slurm_cluster import SlurmCluster, SlurmOptions
 from tests.cluster.test_launch_slurm import LONG, list_sleepers
 from tests.cluster.virtual_hosts import VirtualHosts
 from tests.requirements import require_program, require_root
+from tests.wording import assert_says
 
 SIZE = ("-N", "2", "-n", "4", "--ntasks-per-node=2", "--mem-per-cpu=200")
 SOON = 45  # seconds, on a machine that does other things, too
@@ -91,7 +92,7 @@ def test_a_rank_that_is_killed_for_memory(me: JobUser) -> None:
     """As the kernel does it: SIGKILL, without a last word."""
     done = launch(me, f'[ $RANK = 2 ] && {{ echo "epoch 3"; sleep 1; kill -9 $$; }}; {SLEEP}')
     assert done.returncode == 137, done.stderr
-    assert "rank 2 on gpu02 was killed by SIGKILL" in done.stderr
+    assert_says(done.stderr, "launch/rank-killed-sigkill")
     assert done.stderr.index("rank 2 on gpu02") < done.stderr.index("srun: error")
     assert "memory" in done.stderr
 
@@ -110,8 +111,8 @@ def test_a_rank_that_hangs_before_the_check(me: JobUser) -> None:
     )  # fmt: skip
     assert time.monotonic() - began < SOON
     assert done.returncode == LaunchFailed.exit_code, done.stderr
-    assert "the world check did not end within 6 s" in done.stderr
-    assert "6 s: rank 3 on gpu02 did not answer" in done.stderr
+    assert_says(done.stderr, "launch/world-check-did-not-end", 6)
+    assert_says(done.stderr, "launch/s-rank-did-not-answer")
     assert "ran" not in done.stdout
 
 
@@ -175,7 +176,7 @@ def test_a_log_on_a_full_disk(me: JobUser) -> None:
             check=False,
         )  # fmt: skip
     assert child.returncode not in (0, 120)
-    assert "cannot write standard output: the file system is full" in child.stderr
+    assert_says(child.stderr, "launch/cannot-write-standard-output-file")
 
 
 def test_a_node_that_dies() -> None:

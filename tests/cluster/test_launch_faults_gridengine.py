@@ -16,6 +16,7 @@ from tests.cluster.test_launch_faults import SLEEP, SOON
 from tests.cluster.test_launch_slurm import list_sleepers
 from tests.cluster.two_hosts import TWO, settle
 from tests.requirements import require_root
+from tests.wording import assert_says
 
 
 @pytest.fixture
@@ -71,5 +72,5 @@ def test_a_node_that_dies() -> None:
             assert time.monotonic() - began < SOON
             logs = read_log_with(me, id, "warning: ")
             assert "Traceback" not in logs
-            assert "is gone with its node: its connection was closed" in logs, logs
+            assert_says(logs, "launch/gone-node-connection-closed")
             cell.read("qdel", "-f", id)

@@ -19,6 +19,7 @@ from tests.cluster.job_user import JobUser, leaving_nothing
 from tests.cluster.slurm_cluster import SlurmCluster
 from tests.cluster.two_hosts import TWO, slurm_user
 from tests.requirements import require_program
+from tests.wording import assert_says
 
 SHOW = 'echo "$RANK/$WORLD_SIZE local $LOCAL_RANK/$LOCAL_WORLD_SIZE node $NODE_RANK $(hostname) $MASTER_ADDR"'
 LONG = "987.5"  # seconds that a rank would sleep
@@ -64,7 +65,7 @@ def test_the_first_rank_that_fails_ends_all_and_its_lines_come_first(me: JobUser
     task = me.status(id)
     assert (task["state"], task["exit_code"]) == ("failed", 7), task
     logs = me.run("logs", id).stdout
-    assert "rank 3 on gpu02 failed with status 7" in logs, logs
+    assert_says(logs, "diagnose/rank-failed-status")
     assert logs.index("no such data") < logs.index("srun: error")
     wait_until("no rank is left", lambda: not list_sleepers(), every=0.2)
 
@@ -223,7 +224,7 @@ def test_launch_that_fails_says_why(me: JobUser) -> None:
     me.wait(id)
     output = me.run("logs", id).stdout
     assert "rank 3 on gpu02" in output
-    assert "Cause: a disk is full, or a quota is used up" in output
+    assert_says(output, "launch/cause-disk-full-quota-used")
     assert "Remedy: 'df -h DIRECTORY'" in output
     told = json.loads(me.run("--json", "diagnose", id).stdout)
     assert told["clues"][0]["name"] == "full-disk"

@@ -12,6 +12,7 @@ from tests.builders.mpi_images import make_mpi_image
 from tests.cluster.job_user import leaving_nothing
 from tests.cluster.learning_user import LearningUser, list_steps, make_learning_user, require_ranks
 from tests.cluster.slurm_cluster import SlurmCluster
+from tests.wording import assert_says
 
 TRAIN = ("IMAGE", "python3", "train_with_ddp.py")
 
@@ -38,7 +39,7 @@ def test_contract_of_horovod_is_mpi_and_is_checked(me: LearningUser) -> None:
     show = 'echo "rank $PMI_RANK: $HOROVOD_CONTROLLER $HOROVOD_CPU_OPERATIONS"'
     own = ("--env", "UCX_TLS=tcp,self")  # UCX takes virtual hosts of one kernel for one host
     shown = me.finish(me.submit("-v", "--contract", "horovod", *own, str(image), "sh", "-c", show, tasks=2))
-    assert "world check: 4 ranks found each other" in shown
+    assert_says(shown, "launch/world-check-ranks-found-each", 4)
     assert sorted(re.findall(r"rank \d: .*", shown)) == [f"rank {rank}: mpi mpi" for rank in range(4)]
 
 

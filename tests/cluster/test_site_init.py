@@ -9,6 +9,7 @@ from kedge.errors import RequestRefused, all_errors
 from tests.cluster.gridengine_cell import GridEngineCell
 from tests.cluster.job_user import make_job_user
 from tests.cluster.slurm_cluster import ACCOUNT, SlurmCluster
+from tests.wording import assert_reads, assert_says
 
 REFUSED = next(kind.exit_code for kind in all_errors() if kind is RequestRefused)
 
@@ -25,7 +26,8 @@ def test_site_init_on_slurm(slurm: SlurmCluster) -> None:
     assert (queues["gpu"]["gpus_per_node"], queues["gpu"]["nodes"], queues["gpu"]["max_time"]) == (4, 2, 8 * 3600)
     assert (queues["dev"]["max_time"], queues["dev"]["max_nodes"]) == (1200, 1)
     checked = user.run("site", "check", "tiny")
-    assert (checked.returncode, checked.stdout) == (0, "The profile of tiny matches the scheduler\n")
+    assert checked.returncode == 0
+    assert_reads(checked.stdout, "site/profile-tiny-matches-scheduler")
     refused = user.run("site", "check", "tiny", "--gpus", "8", "--time", "1h")
     assert refused.returncode == REFUSED
     assert "--nodes 2 --gpus 4 --queue gpu" in refused.stderr
@@ -39,7 +41,7 @@ def test_site_init_reads_accounts(slurm_accounting: SlurmCluster) -> None:
 def test_site_check_says_where_a_profile_is_out_of_date(slurm: SlurmCluster) -> None:
     done = slurm.user().run("site", "check", "zih-alpha")
     assert done.returncode == 1
-    assert "alpha: in the profile, not in the scheduler" in done.stdout
+    assert_says(done.stdout, "site/alpha-profile-not-scheduler")
 
 
 def test_site_init_on_gridengine(gridengine: GridEngineCell) -> None:

@@ -13,6 +13,7 @@ import pytest
 from tests.builders.mpi_images import make_mpi_image
 from tests.cluster.job_user import JobUser, make_job_user
 from tests.cluster.slurm_cluster import SlurmCluster
+from tests.wording import assert_ends, assert_says
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +55,7 @@ def test_slurm_bench_allreduce_between_two_hosts(me: JobUser, images: dict[str, 
     assert result["report"]["hosts"] == ["gpu01", "gpu02"]
     assert result["report"]["best_bandwidth"] > 0
     # started on the login node, whose network says nothing of the nodes'
-    assert result["verdict"]["sentence"].endswith("over links of unknown speed: there is no figure to compare with")
+    assert_ends(result["verdict"]["sentence"], "compat/over-links-unknown-speed-no")
 
 
 # nccl-tests as rank 0 prints them, for who has no GPU
@@ -107,7 +108,7 @@ def test_slurm_bench_on_a_partition_that_fails_keeps_the_output(me: JobUser, ima
     words = ("bench", "allreduce", "--on", "dev", "--way", "gloo", "--ranks", "2", "--job-option=--mem-per-cpu=200M")
     done = me.user.run_program(*me.user.program, *words, str(images["mpich"]), cwd=me.folder)
     assert done.returncode != 0
-    assert "Output and results of the jobs are in " in done.stderr
-    assert "to end those that run: kedge cancel " in done.stderr
+    assert_says(done.stderr, "bench/output-results-jobs")
+    assert_says(done.stderr, "bench/end-those-run-cancel")
     (log,) = me.folder.glob("kedge-bench-*/*.log")
     assert "--way gloo is not possible: the image has no torch" in log.read_text()

@@ -11,6 +11,7 @@ import pytest
 from tests.cluster.job_user import JobUser, make_job_user
 from tests.cluster.slurm_cluster import SlurmCluster
 from tests.requirements import require_program
+from tests.wording import assert_says
 
 TORCHRUN = """\
 #!/bin/sh
@@ -103,5 +104,5 @@ def test_tacc_takes_what_its_profile_writes(slurm_tacc: SlurmCluster) -> None:
     assert "--mem" not in script
     refused = me.run("submit", "--site", "generic-slurm", "-N", "1", "-t", "5m", "-G", "1", "-", "true")
     assert refused.returncode != 0
-    assert "GPUs cannot be requested with --gres or --gpus here: the queue decides" in refused.stderr
+    assert_says(refused.stderr, "schedulers/gpus-cannot-requested-gres-gpus")
     assert me.tell("jobs", "--mine", "--site", "generic-slurm") == []

@@ -12,6 +12,7 @@ from tests.cluster.daemons import wait_until
 from tests.cluster.job_user import JobUser, leaving_nothing, make_job_user
 from tests.cluster.slurm_cluster import SlurmCluster, SlurmOptions
 from tests.requirements import require_root
+from tests.wording import assert_reads, assert_says
 
 
 @pytest.fixture
@@ -109,10 +110,10 @@ def test_status_says_that_memory_ran_out(me: JobUser, slurm_memory: SlurmCluster
     assert "request more with --mem" in other.status(by_kernel)["why"]
     me.wait(by_slurm)
     assert me.status(by_slurm)["state"] == "failed", "this Slurm says no more than that it was killed"
-    assert "when memory runs out; request more with --mem" in me.status(by_slurm)["why"]
+    assert_says(me.status(by_slurm)["why"], "schedulers/memory-runs-out-request-more")
     clue = me.status(by_slurm)["clue"]
     assert "exceeded memory limit" in clue["line"]
-    assert clue["cause"] == "it used more memory than it asked for, and the scheduler ended it"
+    assert_reads(clue["cause"], "diagnose/used-more-memory-asked-scheduler")
 
 
 def test_status_says_that_the_output_could_not_be_opened(me: JobUser) -> None:
@@ -124,7 +125,7 @@ def test_status_says_that_the_output_could_not_be_opened(me: JobUser) -> None:
     me.user.read_program("scontrol", "release", id)
     me.wait(id)
     assert me.status(id)["state"] == "failed"
-    assert "could not open its output file" in me.status(id)["why"]
+    assert_says(me.status(id)["why"], "schedulers/could-not-open-output-file")
     refused = me.run("submit", "-e", "nowhere/err.txt", "-", "true")
     assert refused.returncode != 0
     assert "nowhere" in refused.stderr

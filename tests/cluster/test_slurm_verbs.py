@@ -14,6 +14,7 @@ import pytest
 from tests.cluster.daemons import wait_until
 from tests.cluster.job_user import PYTHON, JobUser, make_job_user
 from tests.cluster.slurm_cluster import SlurmCluster
+from tests.wording import assert_says
 
 DESCRIPTION = """\
 site = "generic-slurm"
@@ -139,7 +140,7 @@ def test_logs_follow_from_before_the_beginning_to_the_end(me: JobUser) -> None:
     id = me.submit_shell("echo one; touch up; while [ ! -e go ]; do sleep 0.1; done; echo two", "--directive=--hold")
     none = me.run("logs", id)
     assert none.returncode != 0
-    assert "has written no output yet" in none.stderr
+    assert_says(none.stderr, "submit/written-no-output-yet")
     follow = me.start("logs", "-f", id)
     assert follow.stdout is not None
     me.user.read_program("scontrol", "release", id)
@@ -173,7 +174,7 @@ def test_wait_for_several_and_not_for_ever(me: JobUser) -> None:
     (me.folder / "go").touch()
     done = me.run("wait", bad, long, good)
     assert done.returncode == 76
-    assert f"job {bad} (sh) failed with exit code" in done.stderr
+    assert_says(done.stderr, "submit/job-sh-failed-exit-code", bad)
     assert [each["id"] for each in me.tell("wait", long, good)] == [long, good]
 
 
@@ -237,7 +238,7 @@ def test_dependencies_by_name_hold_and_release(me: JobUser) -> None:
     wait_until("it is known", lambda: "never starts" in me.status(never)["why"])
     anyway = me.submit_shell("true", "--after", f"afternotok:{bad}")
     me.read("wait", anyway)
-    assert "no job 'nosuch' to wait for" in me.run("submit", "--after", "nosuch", "-", "true").stderr
+    assert_says(me.run("submit", "--after", "nosuch", "-", "true").stderr, "submit/no-job-wait", "nosuch")
     me.read("cancel", never)
 
 

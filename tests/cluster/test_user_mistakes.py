@@ -15,6 +15,7 @@ from tests.builders.rows import each_row
 from tests.cluster.daemons import wait_until
 from tests.cluster.job_user import JobUser, make_job_user
 from tests.cluster.slurm_cluster import SlurmCluster
+from tests.wording import assert_says
 
 
 @pytest.fixture
@@ -131,7 +132,7 @@ def test_logs_name_what_is_not_there(me: JobUser) -> None:
     other = me.submit("--site", "nvidia", "-", "true")
     done = me.run("logs", "--site", "generic-slurm", other)  # who names a site means it
     assert done.returncode == 73
-    assert "hint: kedge logs --site nvidia" in done.stderr
+    assert_says(done.stderr, "submit/logs-site-nvidia")
     me.read("wait", other)
     assert me.read("logs", other) == ""
 

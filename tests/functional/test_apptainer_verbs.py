@@ -16,6 +16,7 @@ from tests.builders.oci_archive import Entry, OciArchive
 from tests.builders.rows import each_row
 from tests.fakes.library import FINGERPRINT, TOKEN, FakeRemote
 from tests.functional.test_cli_container import run_kedge
+from tests.wording import assert_begins, assert_reads, assert_says
 
 
 class User:
@@ -51,14 +52,14 @@ def user(tmp_path: Path) -> User:
 
 def test_run_help_shows_the_text_of_an_image_and_of_its_apps(tmp_path: Path, user: User) -> None:
     image = make_sandbox(tmp_path / "image")
-    assert user.read("run-help", str(image)) == "No help sections were defined for this image\n"
+    assert_reads(user.read("run-help", str(image)), "run/no-help-sections-defined-image")
     (image / ".singularity.d/runscript.help").write_text("How to use it.\n")
     app = image / "scif/apps/tool/scif"
     app.mkdir(parents=True)
     (app / "runscript.help").write_text("How to use the tool.\n")
     assert user.read("run-help", str(image)) == "How to use it.\n"
     assert user.read("run-help", "--app", "tool", str(image)) == "How to use the tool.\n"
-    assert user.read("run-help", "--app", "none", str(image)) == "No help sections were defined for this image\n"
+    assert_reads(user.read("run-help", "--app", "none", str(image)), "run/no-help-sections-defined-image")
     assert json.loads(user.read("--json", "run-help", str(image)))["help"] == "How to use it."
     assert "/no/such" in user.refused("run-help", "/no/such.sif")
 
@@ -131,7 +132,7 @@ def test_search_and_delete_in_the_library_of_the_remote(user: User) -> None:
     with FakeRemote() as remote:
         user.read("remote", "add", "-i", "--no-login", "site", remote.url)
         told = user.read("search", "--in-library", "--arch", "amd64", "alpine")
-        assert told.startswith('Found 1 container images for amd64 matching "alpine":\n')
+        assert_begins(told, "explain/found-container-images-matching", 1, "amd64", "alpine")
         assert "\tlibrary://library/default/alpine:3,latest\n" in told
         assert FINGERPRINT in told
         assert "No container images found" in user.read("search", "--library", remote.url, "nothing")
@@ -155,7 +156,7 @@ def test_keyservers_are_a_list_that_is_asked_in_order(user: User) -> None:
     assert "--insecure" in user.refused("keyserver", "add", "http://plain.example")
     user.read("keyserver", "remove", first)
     assert "only key server" in user.refused("keyserver", "remove", second)
-    assert "is not in the list of key servers" in user.refused("keyserver", "remove", first)
+    assert_says(user.refused("keyserver", "remove", first), "sign/not-list-key-servers")
 
 
 def test_keyservers_the_next_one_is_asked_where_one_knows_nothing(user: User) -> None:
@@ -184,15 +185,13 @@ def test_configdir_is_where_logins_remotes_and_keys_are(user: User, tmp_path: Pa
 def test_verify_refuses_ocsp_with_a_reason(user: User, tmp_path: Path) -> None:
     image = tmp_path / "i.sif"
     image.touch()
-    assert "does not check online whether a certificate was revoked" in user.refused(
-        "verify", "--ocsp-verify", str(image)
-    )
+    assert_says(user.refused("verify", "--ocsp-verify", str(image)), "sign/does-not-check-online-whether")
     assert "revoked" in user.refused("verify", str(image), APPTAINER_VERIFY_OCSP="true")
 
 
 def test_config_fakeroot_says_what_to_ask_for(user: User) -> None:
     assert user.read("config", "fakeroot", "root").strip() == "root needs none"
-    assert "this host has no user" in user.refused("config", "fakeroot", "no-such-user")
+    assert_says(user.refused("config", "fakeroot", "no-such-user"), "doctor/host-no-user")
     told = json.loads(user.read("--json", "config", "fakeroot", "daemon"))
     assert told["found"].startswith("none: ")
 

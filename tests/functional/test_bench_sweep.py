@@ -12,6 +12,7 @@ import pytest
 
 from tests.builders.containers import Runner, warm_runner
 from tests.builders.mpi_images import make_mpi_image
+from tests.wording import assert_says
 
 runner = warm_runner
 ONCE = ("--warm-up", "0", "--repeats", "1")
@@ -58,7 +59,7 @@ def test_sweep_of_an_allreduce_leaves_one_rank_out(runner: Runner, ranks: Path) 
     words = ("allreduce", "--ranks", "1,2,3", "--bytes", "1K", "--rounds", "3", "--plot", "all.svg", *ONCE)
     done = runner.run("bench", *words, str(ranks))
     assert done.returncode == 0, done.stderr
-    assert "Run 1 of 3 (ranks 1) measured nothing: one rank alone exchanges no data" in done.stderr
+    assert_says(done.stderr, "bench/run-ranks-measured-nothing-one")
     said = done.stdout
     assert "2 ranks 8 B" in said
     assert "3 ranks 1024 B" in said
@@ -71,7 +72,7 @@ def test_sweep_keeps_what_was_measured_when_a_run_fails(runner: Runner, ranks: P
     words = ("pi", "--nodes", "1,2", "--ranks", "2", "--intervals", "100000", "--output", "half.json", *ONCE)
     done = runner.run("bench", *words, "--json", str(ranks))
     assert done.returncode == 93, done.stderr
-    assert "Run 2 of 2 (nodes 2, ranks 2, intervals 100000) failed: " in done.stderr
+    assert_says(done.stderr, "bench/run-nodes-ranks-intervals-failed")
     assert [figure["workers"] for figure in json.loads(done.stdout)["figures"]] == [2]
     assert len(json.loads((runner.home / "half.json").read_text())["figures"]) == 1
     done = runner.run("bench", "pi", "--nodes", "2,3", str(ranks))
@@ -83,7 +84,7 @@ def test_allreduce_of_one_rank_has_nothing_to_plot(runner: Runner, ranks: Path) 
     words = ("allreduce", "--ranks", "1", "--bytes", "1K", "--rounds", "3", "--plot", "one.svg", *ONCE)
     done = runner.run("bench", *words, str(ranks))
     assert done.returncode == 0, done.stderr
-    assert "Nothing to plot: one rank alone exchanges no data" in done.stderr
+    assert_says(done.stderr, "bench/nothing-plot-one-rank-alone")
     assert not (runner.home / "one.svg").exists()
 
 
@@ -91,16 +92,16 @@ def test_sweep_numbers_are_checked_before_anything_runs(runner: Runner) -> None:
     for words in (("--ranks", "1,0"), ("--ranks", "2,,4"), ("--nodes", "a")):
         done = runner.run("bench", "pi", *words)
         assert done.returncode == 2, done.stderr
-        assert "is not a number from 1 up" in done.stderr
+        assert_says(done.stderr, "launch/not-number-up")
     done = runner.run("bench", "pi", "--ranks", ",".join(map(str, range(1, 70))))
     assert done.returncode == 2
-    assert "ask for 69 runs; at most 64 are possible" in done.stderr
+    assert_says(done.stderr, "bench/ask-runs-most-possible", 69, 64)
 
 
 def test_a_job_of_a_comparison_submits_no_other(runner: Runner) -> None:
     done = runner.run("bench", "pi", "--on", "gpu", "/", env={"KEDGE_JOB_NAME": "bench-pi"})
     assert done.returncode == 2
-    assert "it would submit itself again and again" in done.stderr
+    assert_says(done.stderr, "bench/submit-itself-again-again")
     assert not list(runner.home.glob("kedge-bench-*"))
 
 
@@ -123,5 +124,5 @@ def test_compare_takes_many_results(runner: Runner) -> None:
 def test_plot_of_another_ending_is_refused_before_the_run(runner: Runner) -> None:
     done = runner.run("bench", "start", "--plot", "a.png", "/")
     assert done.returncode == 2
-    assert "'a.png' is no name of a plot" in done.stderr
+    assert_says(done.stderr, "bench/no-name-plot", "a.png")
     assert "end it with .svg" in done.stderr

@@ -12,6 +12,7 @@ from tests.builders.busybox import read_busybox
 from tests.builders.containers import run_after
 from tests.builders.debian_bases import find_mirror
 from tests.requirements import require_program
+from tests.wording import assert_says
 
 shop = warm_shop
 
@@ -135,7 +136,7 @@ def test_fingerprints_of_a_base_are_verified(shop: Workshop) -> None:
     run.read("sign", str(shop.context / "base.sif"))
     done = shop.start("out.sif", "x.def")
     assert done.returncode != 0
-    assert "is not signed by 0000000000000000" in done.stderr
+    assert_says(done.stderr, "build/not-signed", "0000000000000000")
     fingerprint = json.loads(run.read("key", "list", "--secret", "--json"))[0]["fingerprint"]
     shop.write("x.def", f"Bootstrap: localimage\nFrom: base.sif\nFingerprints: {fingerprint}\n%post\ntrue\n")
     shop.build("out.sif", "x.def")

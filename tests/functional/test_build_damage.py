@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders.builds import SHELL, Workshop, warm_shop
+from tests.wording import assert_says
 
 shop = warm_shop
 
@@ -37,7 +38,7 @@ def test_build_makes_a_damaged_layer_again(shop: Workshop, forgets_node: bool) -
     shop.write("Dockerfile", SHELL + BIG + "RUN echo two > /one\n")
     done = shop.start("out2.sif", ".")
     assert done.returncode == 0, done.stderr
-    assert "a layer in the cache was damaged: kedge makes it again" in done.stderr
+    assert_says(done.stderr, "build/layer-cache-damaged-makes-again")
     numbers = "".join(f"{number}\n" for number in range(1, 30001))
     assert shop.read("out2.sif", "/one", "/big") == f"two\n{numbers}"
     assert shop.states("out3.sif", ".") == ["cached"] * 4

@@ -13,6 +13,7 @@ from tests.builders.builds import SHELL, Workshop, warm_shop
 from tests.builders.sleepers import find_sleepers, make_seconds
 from tests.builders.small_disks import small_memory
 from tests.builders.waiting import wait_until
+from tests.wording import assert_says
 
 shop = warm_shop
 
@@ -91,7 +92,7 @@ def test_cache_that_cannot_be_written_is_done_without(shop: Workshop) -> None:
     shop.write("Dockerfile", f"{SHELL}RUN echo 1 > /one\n")
     done = shop.start("out.sif", "Dockerfile", env={"KEDGE_CACHEDIR": "/proc/no-cache"})
     assert done.returncode == 0, done.stderr
-    assert "the cache is not used" in done.stderr
+    assert_says(done.stderr, "image/cache-not-used")
     assert shop.read("out.sif", "/one") == "1\n"
     done = shop.start("-t", "name", "-f", "Dockerfile", ".", env={"KEDGE_CACHEDIR": "/proc/no-cache"})
     assert done.returncode != 0
@@ -140,7 +141,7 @@ def test_log_without_room_is_a_warning_unless_it_was_asked_for(shop: Workshop) -
     with small_memory(small, 1 << 16, shop.runner.uid):
         done = shop.start("out.sif", "Dockerfile", env={"XDG_STATE_HOME": str(small)})
         assert done.returncode == 0, done.stderr
-        assert "the log of this build is not complete" in done.stderr
+        assert_says(done.stderr, "build/log-build-not-complete")
         done = shop.start("--no-cache", "--log", str(small / "log"), "other.sif", "Dockerfile")
         assert done.returncode == 32
         assert f"cannot write {small}/log" in done.stderr
@@ -176,7 +177,7 @@ def test_current_directory_that_is_gone_is_named(shop: Workshop) -> None:
         cwd=shop.context, env=shop.runner.variables(), check=False, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 30, done.stderr
-    assert "the current directory, which is the build context, does not exist any more" in done.stderr
+    assert_says(done.stderr, "build/current-directory-build-context-does")
 
 
 # -- others at the same time

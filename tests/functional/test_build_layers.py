@@ -20,6 +20,7 @@ from kedge.image.formats.compression.streams import inflate
 from tests.builders.busybox import read_busybox
 from tests.builders.containers import Runner, each_role, give_to, run_after
 from tests.requirements import require_program
+from tests.wording import assert_says
 
 RECIPE = """FROM scratch
 COPY busybox /bin/busybox
@@ -146,6 +147,6 @@ def test_build_layers_without_the_kernels_overlay(user: Runner, way: str) -> Non
     assert done.returncode == 0, done.stdout + done.stderr
     # a file system on which nobody can mark deletions: once there are some, fuse-overlayfs is of no use either
     reason = "cannot mark deleted files" if way == "fuse-overlayfs" else ""
-    assert f"steps run in private directories: {reason}" in done.stderr.replace("this host ", "")
+    assert_says(done.stderr.replace("this host ", ""), "build/steps-run-private-directories", reason)
     assert hide_whole(list_layers(user.home / "out")) == hide_whole(EXPECTED)
     assert not list(node.glob("builds/*"))

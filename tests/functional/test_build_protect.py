@@ -12,6 +12,7 @@ import pytest
 
 from tests.builders.containers import Runner, give_to, warm_runner
 from tests.builders.python_images import PIP, make_python_image, write_wheel
+from tests.wording import assert_says
 
 runner = warm_runner
 
@@ -83,7 +84,7 @@ def test_protect_lets_in_what_fits_and_keeps_what_is_there(runner: Runner, conte
 def test_protect_names_what_a_step_replaced_all_the_same(runner: Runner, context: Path) -> None:
     done = build(runner, context, f"PIP_CONSTRAINT= {INSTALL} extra")
     assert done.returncode == 92
-    assert f"Dockerfile:6:1: framework {OWN} was replaced by 2.3.0" in done.stderr
+    assert_says(done.stderr, "compat/dockerfile-framework-replaced", OWN)
     assert "--no-deps" in done.stderr
     assert not (runner.home / "made").exists()
 
@@ -177,4 +178,4 @@ def test_protect_holds_for_uv(runner: Runner, context: Path, ngc: str) -> None:
     assert f"framework=={OWN.replace('03', '3')}" in done.stderr
     done = build_on(runner, context, ngc, install.replace("uv", "env -u UV_CONSTRAINT uv", 1) + " extra")
     assert done.returncode == 92, done.stderr
-    assert f"framework {OWN} was replaced by 2.3.0" in done.stderr
+    assert_says(done.stderr, "compat/framework-replaced", OWN, "2.3.0")

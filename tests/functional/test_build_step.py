@@ -20,6 +20,7 @@ from kedge.image.layers.upper_directory import read_upper
 from tests.builders.build_steps import Steps, give, make_steps
 from tests.builders.sleepers import find_sleepers, make_seconds
 from tests.requirements import require_program
+from tests.wording import assert_reads, assert_says
 
 WAYS = ("layers", "directory")
 
@@ -161,15 +162,15 @@ def test_step_runs_as_a_user_of_the_image(steps: Steps) -> None:
     said = steps.read("sh", "-c", script, user="app").split()
     assert said == ["1000", "50", "/srv/app", "1000:50", "refused", "29", "755"]
     assert steps.read("sh", "-c", "id -u; id -g; echo $HOME", user="7:audio").split() == ["7", "29", "/"]
-    assert steps.run("true", user="nosuch").error == "the image has no user 'nosuch'"
-    assert steps.run("true", user="0:nosuch").error == "the image has no group 'nosuch'"
+    assert_reads(steps.run("true", user="nosuch").error, "build/image-no-user", "nosuch")
+    assert_reads(steps.run("true", user="0:nosuch").error, "build/image-no-group", "nosuch")
 
 
 def test_step_leaves_no_process_behind(layered: Steps) -> None:
     began, seconds = time.monotonic(), make_seconds()
     assert layered.read("sh", "-c", f"sleep {seconds} & (sleep {seconds} &) ; echo started") == "started\n"
     done = layered.run("sh", "-c", f"trap '' TERM; sleep {seconds}", named={"timeout": 1})
-    assert "did not end within 1 s" in done.error
+    assert_says(done.error, "run/did-not-end-within-s", 1)
     assert time.monotonic() - began < 60
     assert not find_sleepers(seconds)
 
@@ -208,7 +209,7 @@ def test_directory_of_a_script_that_was_exchanged_is_refused(layered: Steps) -> 
     layered.context = give(layered.runner, layered.runner.folder / "context")
     layered.inode = layered.runner.home.stat().st_ino
     done = layered.run("ls")
-    assert "is not the directory that was chosen: somebody exchanged it meanwhile" in done.error
+    assert_says(done.error, "build/not-directory-chosen-somebody-exchanged")
 
 
 def test_step_notes_to_whom_its_program_gives_files(steps: Steps) -> None:

@@ -17,6 +17,7 @@ from tests.builders.builds import SHELL, Workshop, warm_shop
 from tests.builders.containers import as_user
 from tests.builders.control_group import enter_group, memory_group
 from tests.requirements import REPOSITORY
+from tests.wording import assert_says
 
 shop = warm_shop
 
@@ -52,9 +53,9 @@ def test_a_step_that_the_kernel_kills_for_memory_is_explained(shop: Workshop) ->
             argv, env=shop.runner.variables(), cwd=shop.context, capture_output=True, text=True, check=False
         )
     assert done.returncode == 91, done.stderr
-    assert "failed with status 3: memory ran out, and the kernel killed a process of it" in done.stderr
+    assert_says(done.stderr, "build/failed-status-memory-ran-out", 3)
     assert f"may use {LIMIT / 1e6:.3g} MB" in done.stderr
-    assert "hint: let the step use fewer processes" in done.stderr
+    assert_says(done.stderr, "build/let-step-use-fewer-processes")
 
 
 def test_shell_on_error_is_a_terminal_in_the_failed_step(shop: Workshop) -> None:

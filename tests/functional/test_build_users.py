@@ -29,6 +29,7 @@ from tests.builders.waiting import wait_until
 from tests.functional.test_build_owners import read_owners
 from tests.functional.test_build_trouble import read_until
 from tests.interop.test_build_identities import list_members
+from tests.wording import assert_says
 
 pytestmark = pytest.mark.root
 
@@ -315,7 +316,7 @@ def test_a_full_disk_at_the_end_of_a_step_is_one_error(own: Workshop) -> None:
         done = own.start("out.sif", "Dockerfile", env={"KEDGE_NODEDIR": str(disk / "node")})
         assert done.returncode != 0
         assert "Traceback" not in done.stderr
-        assert "the file system is full" in done.stderr
+        assert_says(done.stderr, "base/file-system-full")
         assert not list((disk / "node/builds").glob("*"))
 
 

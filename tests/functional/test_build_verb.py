@@ -16,6 +16,7 @@ from tests.builders.containers import each_role
 from tests.fakes.registry import FakeRegistry
 from tests.fakes.terminal import run_on_terminal
 from tests.requirements import REPOSITORY
+from tests.wording import assert_says
 
 RECIPE = f'{SHELL}FROM base\nRUN echo working; echo made > /made\nCMD ["/bin/cat", "/made"]\n'
 STEPS = ["[base 1/2] COPY busybox /bin/busybox", "[stage-1 1/1] RUN echo working; echo made > /made"]
@@ -112,12 +113,12 @@ def test_a_step_that_fails_shows_its_end_and_its_place(shop: Workshop) -> None:
 
 def test_a_step_that_dies_of_a_signal_names_it(shop: Workshop) -> None:
     shop.write("Dockerfile", f"{SHELL}FROM base\nRUN kill -SEGV $$\n")
-    assert "'RUN kill -SEGV $$' was killed by SIGSEGV\n" in shop.start("out.sif", ".").stderr
+    assert_says(shop.start("out.sif", ".").stderr, "build/run-kill-segv-killed-sigsegv")
     shop.write("Dockerfile", f"{SHELL}FROM base\nRUN kill -9 $$\n")
     killed = shop.start("out.sif", ".")
     assert killed.returncode == 91
-    assert "was killed by SIGKILL: memory ran out, or somebody" in killed.stderr
-    assert "hint: let the step use fewer processes" in killed.stderr
+    assert_says(killed.stderr, "schedulers/killed-sigkill-memory-ran-out")
+    assert_says(killed.stderr, "build/let-step-use-fewer-processes")
 
 
 def test_a_copy_from_a_stage_does_not_count_the_wait_for_it(shop: Workshop) -> None:
@@ -201,5 +202,5 @@ def test_platform_of_a_base_for_another_one_is_refused(shop: Workshop) -> None:
     shop.build("here.sif", "x.def")
     done = shop.start("--platform", f"linux/{other}", "there.sif", "x.def")
     assert done.returncode != 0
-    assert f"and the build for {other}" in done.stderr
+    assert_says(done.stderr, "build/and-the-build-for", other)
     assert not (shop.context / "there.sif").exists()

@@ -16,6 +16,7 @@ from tests.builders.bundles import BareHost, make_bundle, make_busybox_host
 from tests.builders.containers import USER
 from tests.builders.rows import each_row
 from tests.builders.small_disks import small_memory
+from tests.wording import assert_reads, assert_says
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
@@ -52,9 +53,7 @@ def test_faults_truncated_bundle_says_copy_it_again(host: BareHost) -> None:
         file.truncate(size - 1000)
     done = host.run("--version")
     assert done.returncode == 30
-    assert done.stderr == (
-        f"kedge: /usr/local/bin/kedge is truncated: it has {size - 1000} of {size} bytes\nhint: copy it again\n"
-    )
+    assert_reads(done.stderr, "bundle/usr-local-bin-truncated-bytes", size - 1000, size)
     assert host.run("exec", "image", "true").returncode == 255, "as every failure of kedge itself to start a container"
 
 
@@ -64,7 +63,7 @@ def test_faults_changed_bundle_says_copy_it_again(host: BareHost) -> None:
         file.write(b"changed")
     done = host.run("--version")
     assert (done.returncode, done.stderr.count("\n")) == (30, 2)
-    assert "does not match its checksum" in done.stderr
+    assert_says(done.stderr, "bundle/does-not-match-checksum")
     assert not list(host.root.glob("var/tmp/kedge-*/bundle/*/complete"))
 
 
@@ -129,7 +128,7 @@ def test_faults_full_places_are_named(host: BareHost) -> None:
         assert not [path for name in ("var/tmp", "tmp") for path in (host.root / name).glob("kedge-*/bundle/new-*")]
     assert done.returncode == 30
     for place in ("/var/tmp", "/tmp", "/dev/shm"):
-        assert f"  {place}/kedge-{USER}: No space left on device\n" in done.stderr
+        assert_says(done.stderr, "bundle/no-space-left-device", place, USER)
     assert "KEDGE_NODEDIR=DIRECTORY" in done.stderr
 
 

@@ -15,6 +15,7 @@ from kedge.compat.tables.gpu_names import find_gpu
 from kedge.compat.tables.load import load_tables
 from tests.builders.warm_kedge import run_kedge
 from tests.requirements import require_program
+from tests.wording import assert_says
 
 ASK_BASH = """
 source "$1"; shift
@@ -90,4 +91,4 @@ def test_completion_other_shells_accept_the_script(tmp_path: Path, shell: str) -
 def test_completion_unknown_shell_is_a_usage_error() -> None:
     done = run_kedge(["completion", "zhs"], environment=os.environ, folder="/")
     assert done.returncode == 2
-    assert "'kedge completion' does not take 'zhs'; use one of: bash, zsh, tcsh, fish" in done.stderr
+    assert_says(done.stderr, "cli/does-not-take-use-one", "kedge completion", "zhs")

@@ -13,6 +13,7 @@ import pytest
 from kedge.system.settings import SETTINGS
 from tests.builders.rows import each_row
 from tests.builders.warm_kedge import run_kedge
+from tests.wording import assert_begins, assert_ends, assert_reads
 
 
 @pytest.fixture
@@ -59,7 +60,7 @@ def test_config_get_prints_the_value_alone(home: Path) -> None:
 def test_config_get_unknown_key_proposes_the_nearest(home: Path) -> None:
     done = run_config(home, "get", "thread")
     assert done.returncode == 50
-    assert done.stderr.endswith("hint: did you mean 'threads'?\n")
+    assert_ends(done.stderr, "base/did-you-mean", "threads")
 
 
 def test_config_path_names_both_files(home: Path) -> None:
@@ -138,7 +139,7 @@ def test_config_set_leaves_values_over_several_lines_alone(home: Path, text: str
 
 def test_config_set_dry_run_writes_nothing(home: Path) -> None:
     done = run_config(home, "set", "threads", "4", "--dry-run")
-    assert done.stdout == f"would set threads = 4 in {home}/.config/kedge/config.toml\n"
+    assert_reads(done.stdout, "base/set-threads-config-config-toml", home)
     for words in (("set", "threads", "none"), ("set", "thread", "4"), ("unset", "thread")):
         assert run_config(home, *words, "--dry-run").returncode == 50, words  # as without it
     assert not user_config(home).exists()
@@ -148,7 +149,7 @@ def test_config_broken_file_stops_every_command_with_its_name(home: Path) -> Non
     user_config(home).write_text("threads = \n")
     done = run_config(home, "show")
     assert done.returncode == 50
-    assert done.stderr.startswith(f"kedge: {user_config(home)} is not TOML: ")
+    assert_begins(done.stderr, "site/not-toml", user_config(home))
 
 
 @each_row("command", ["get", "set", "unset"])

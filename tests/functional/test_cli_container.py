@@ -15,6 +15,7 @@ from kedge.container.options import FLAGS, GROUPS
 from tests.builders.rows import each_row
 from tests.builders.warm_kedge import run_kedge as run_warm
 from tests.requirements import REPOSITORY
+from tests.wording import assert_reads, assert_says
 
 FORBIDDEN = ("re", "argparse", "typing", "dataclasses", "pathlib", "enum", "json", "collections", "functools", "shlex")
 
@@ -112,7 +113,7 @@ def test_container_help_fits_on_one_screen(command: str) -> None:
     assert len(lines) <= 24
     assert max(map(len, lines)) <= 80
     assert lines[0].startswith(f"usage: kedge {command} [options] IMAGE")
-    assert lines[-1] == f"All options: kedge {command} --help-all. Guide: kedge help run"
+    assert_reads(lines[-1], "cli/all-options-help-all-guide-help", command)
     assert done.stdout == run_kedge(*command.split(), "-e", "-h", "image").stdout
 
 
@@ -167,7 +168,7 @@ def test_container_domain_errors_bugs_and_signals_end_as_documented(tmp_path: Pa
     assert (done.returncode, done.stderr) == (255, "kedge: no way\nhint: go round\n")
     bug = run_fake("run", "i", body="raise ValueError('x')", XDG_STATE_HOME=str(tmp_path))
     assert bug.returncode == 255
-    assert "this is a bug: ValueError: x" in bug.stderr
+    assert_says(bug.stderr, "cli/bug-valueerror-x")
     assert [each.suffix for each in (tmp_path / "kedge").iterdir()] == [".md"], "the report of it"
     interrupted = run_fake("run", "i", body="raise KeyboardInterrupt")
     assert (interrupted.returncode, interrupted.stderr) == (130, "kedge: interrupted\n")

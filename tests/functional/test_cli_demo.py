@@ -12,6 +12,7 @@ import pytest
 
 from tests.builders.containers import USER
 from tests.requirements import REPOSITORY, require_program, require_root, require_user_namespaces
+from tests.wording import assert_says
 
 DEMO = REPOSITORY / "scripts/demo"
 
@@ -31,17 +32,17 @@ def judge(said: str, uid: int) -> Path:
     """The picture that the demo drew."""
     assert re.search(r"^pi\.sif \(.*, 3 steps, 0 cached, ", said, re.MULTILINE)
     assert re.search(r"^pi\.sif \(.*, 3 steps, 3 cached, ", said, re.MULTILINE)
-    assert "pi.sif: runs on this machine" in said
+    assert_says(said, "build/pi-sif-runs-machine")
     assert re.search(r'^Default command +exec python3 /opt/pi\.py "\$@"$', said, re.MULTILINE)
-    assert "25.10-py3: does not run on Tesla V100 with driver 580.95.05: it has no kernels for that GPU" in said
-    assert "PYTHONPATH is not passed into the container" in said
+    assert_says(said, "compat/does-not-run-tesla-driver")
+    assert_says(said, "run/pythonpath-not-passed-container")
     assert f"\n{uid}\nPYTHONPATH=[]\nexit code 7\n" in said
     assert "Job 1 (first): completed" in said
     assert "#SBATCH --partition=rtx" in said
     assert len(re.findall(r"^pi = 3\.141592654 \(1 process, ", said, re.MULTILINE)) == 2  # run, and the job's output
     assert re.search(r"^pi = 3\.141592654 \(2 ranks, ", said, re.MULTILINE)
     assert re.search(r"^warning: rank 1 on \S+ failed with status 1; the other ranks were ended$", said, re.MULTILINE)
-    assert "\nCause: there is no /data/train.h5" in said
+    assert_says(said, "diagnose/cause-no-data-train")
     assert re.search(r"^start of a program +[\d.]+ ms +[\d.]+ ms$", said, re.MULTILINE)
     assert re.search(r"^  container, 2 ranks +█+ [\d.]+$", said, re.MULTILINE)
     found = re.search(r"^Picture: (.+\.svg)$", said, re.MULTILINE)
@@ -74,5 +75,5 @@ def test_demo_says_why_where_containers_are_forbidden() -> None:
     forbid = "echo 0 >/proc/sys/user/max_user_namespaces && exec setpriv --ambient-caps -all --inh-caps -all "
     around = [require_program("unshare"), "--map-current-user", "--keep-caps", "sh", "-c", forbid + '"$0"']
     said = run_demo(*become_user(), *around, home=Path("/nonexistent"))
-    assert "cannot create a container on this host: user.max_user_namespaces is 0" in said
+    assert_says(said, "run/cannot-create-container-host-user")
     assert "FS (Squashfs/*System/" in said

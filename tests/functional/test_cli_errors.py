@@ -16,6 +16,7 @@ import pytest
 from tests.builders.rows import each_row
 from tests.builders.warm_kedge import run_kedge as run_warm
 from tests.requirements import REPOSITORY
+from tests.wording import assert_ends, assert_reads, assert_says
 
 COMMAND = [sys.executable, "-m", "tests.fakes.failing_verb"]  # as a start
 PROGRAM = REPOSITORY / "tests/fakes/failing_verb.py"
@@ -92,10 +93,7 @@ def test_errors_with_debug_show_where(tmp_path: Path) -> None:
 def test_errors_of_files_are_explained(tmp_path: Path) -> None:
     done = run_kedge(tmp_path, "fail", "file")
     assert done.returncode == 30
-    assert done.stderr == (
-        "kedge: no-such-file: No such file or directory\n"
-        "hint: check the spelling; relative names are looked up from the current directory\n"
-    )
+    assert_reads(done.stderr, "diagnose/no-such-file-no-such-file-directory")
 
 
 @each_row("how, words", [("memory", "ran out of memory"), ("threads", "no more threads")])
@@ -110,11 +108,7 @@ def test_errors_that_are_bugs_leave_a_log(tmp_path: Path) -> None:
     done = run_kedge(tmp_path, "fail", "unknown", "--password", "hunter2", "--password=hunter3")
     assert done.returncode == 3
     (log,) = (tmp_path / "state" / "kedge").iterdir()
-    assert done.stderr == (
-        "kedge: this is a bug: ZeroDivisionError: at https://me:***@reg.example/\n"
-        f"  log: {log}\n"
-        "hint: please report it with the content of the log\n"
-    )
+    assert_reads(done.stderr, "cli/bug-zerodivisionerror-https-me-reg", log)
     text = log.read_text()
     assert "- kedge: " in text
     assert "- command: kedge fail unknown --password *** --password=***" in text
@@ -129,7 +123,7 @@ def test_errors_that_are_bugs_are_shown_when_no_log_can_be_written(tmp_path: Pat
     done = run_kedge(tmp_path, "fail", "unknown")
     assert done.returncode == 3
     assert "in fail_unknown" in done.stderr
-    assert done.stderr.endswith("hint: please report it with the text above\n")
+    assert_ends(done.stderr, "cli/please-report-text-above")
 
 
 def test_errors_that_are_bugs_are_json_too(tmp_path: Path) -> None:
@@ -183,7 +177,7 @@ def test_errors_full_device_is_explained(tmp_path: Path) -> None:
     command = ["sh", "-c", 'exec "$@" >/dev/full', "sh", *COMMAND, "fail", "talk", "-q"]
     done = subprocess.run(command, cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, check=False)
     assert done.returncode == 32
-    assert "kedge: cannot write standard output: the file system is full\n" in done.stderr
+    assert_says(done.stderr, "base/cannot-write-standard-output-file")
     assert "Exception ignored" not in done.stderr
 
 

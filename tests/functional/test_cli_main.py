@@ -24,6 +24,7 @@ from tests.builders.rows import each_row
 from tests.builders.warm_kedge import run_kedge as run_warm
 from tests.functional.test_cli_errors import COMMAND, environment, run_kedge
 from tests.requirements import require_root
+from tests.wording import assert_begins
 
 HEAVY = ("urllib3", "rich", "zstandard", "cryptography", "zlib_ng", "lz4", "shtab", "difflib", "subprocess")
 LIGHT = ("base", "cli", "errors")
@@ -85,7 +86,7 @@ def test_main_verb_without_its_subcommand_shows_its_help(capfd: pytest.CaptureFi
     for verb in filter(is_group, VERBS):
         assert run_here(capfd, verb) == (2, "", run_here(capfd, verb, "--help")[1]), verb
         told = json.loads(run_here(capfd, verb, "--json")[1])
-        assert told["message"].startswith(f"'kedge {verb}' needs a subcommand: ")
+        assert_begins(told["message"], "cli/needs-subcommand", verb)
 
 
 def test_main_without_a_verb_shows_where_you_are() -> None:
@@ -177,7 +178,7 @@ def test_main_options_named_like_settings_override_them(tmp_path: Path) -> None:
 def test_main_option_with_a_bad_value_names_the_option(tmp_path: Path) -> None:
     done = run_kedge(tmp_path, "fail", "settings", "--threads", "many")
     assert done.returncode == 50
-    assert done.stderr.startswith("kedge: --threads: threads = 'many' is not valid: it must be a whole number")
+    assert_begins(done.stderr, "base/threads-threads-many-not-valid")
 
 
 def run_on_terminal(home: Path, *words: str, term: str = "xterm", prefix: Sequence[str] = ()) -> tuple[int, bytes]:

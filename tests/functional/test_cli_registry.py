@@ -17,6 +17,7 @@ from kedge.errors import UsageError
 from tests.builders.rows import each_row
 from tests.builders.warm_kedge import run_kedge
 from tests.fakes.registry import FakeRegistry, Policy
+from tests.wording import assert_says
 
 PASSWORD = "cli-p4ssw0rd-secret"
 
@@ -58,7 +59,7 @@ def registry(request: pytest.FixtureRequest) -> Iterator[FakeRegistry]:
 def test_registry_login_checks_stores_lists_and_logs_out(shell: Shell, registry: FakeRegistry) -> None:
     done = shell.run("login", "-u", "user", "--password-stdin", f"docker://{registry.host}", stdin=PASSWORD + "\n")
     assert done.returncode == 0, done.stderr
-    assert f"logged in to {registry.host} as user" in done.stdout
+    assert_says(done.stdout, "pull/logged-user", registry.host)
     document = json.loads(shell.file.read_text())
     assert document["auths"][registry.host]["auth"] == base64.b64encode(f"user:{PASSWORD}".encode()).decode()
     assert shell.file.stat().st_mode & 0o777 == 0o600
@@ -179,4 +180,4 @@ def test_registry_digest_is_what_a_pull_takes(shell: Shell) -> None:
         assert registry.server.seen("/manifests/")
         assert not registry.server.seen("/blobs/")
     done = shell.run("digest", "host:sh")
-    assert "'host:sh' is not in a registry" in done.stderr
+    assert_says(done.stderr, "pull/not-registry", "host:sh")

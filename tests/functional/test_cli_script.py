@@ -18,6 +18,7 @@ from kedge.errors import FileProblem, InvalidJob, OutputExists, RequestRefused, 
 from kedge.jobs.description import read_description
 from tests.builders.rows import each_row
 from tests.requirements import open_way, require_program
+from tests.wording import assert_says
 
 GOOD = "#!/bin/bash\n#SBATCH -J good -N 1 -n 1 -t 0:10:00\nsingularity exec x.sif hostname\n"
 BAD = "#!/bin/bash\n#SBATCH -p rtx -N 1 -n 4 -t 0:10:00\n#SBATCH --gres=gpu:4\nibrun apptainer exec --nv x.sif a\n"
@@ -42,7 +43,7 @@ def test_script_check_says_nothing_about_a_good_one(capsys: pytest.CaptureFixtur
     assert main(["script", "check", write(GOOD)]) == 0
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert "Slurm script, because of its #SBATCH lines" in shown.err
+    assert_says(shown.err, "script/slurm-script-because-sbatch-lines")
 
 
 def test_script_check_shows_file_line_rule_and_remedy(capsys: pytest.CaptureFixture[str]) -> None:
@@ -52,7 +53,7 @@ def test_script_check_shows_file_line_rule_and_remedy(capsys: pytest.CaptureFixt
         "job.sh:3: error: tacc-frontera refuses --gres=gpu:4: GPUs come with the queue (refused-by-site)\n"
         "    delete it\n"
     )
-    assert "site tacc-frontera (it has a queue 'rtx')" in shown.err
+    assert_says(shown.err, "submit/site-tacc-frontera-queue-rtx")
 
 
 def test_script_check_takes_the_site_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
@@ -148,8 +149,8 @@ def test_script_convert_says_what_is_lost(capsys: pytest.CaptureFixture[str]) ->
     assert main(["script", "convert", write(text), "--to", "pbs"]) == 0
     shown = capsys.readouterr()
     assert shown.out.startswith("#!/bin/bash\n#PBS ")
-    assert "job.sh:2: not carried over: --licenses=a:1" in shown.err
-    assert "the queue belongs to the old cluster: rtx" in shown.err
+    assert_says(shown.err, "script/not-carried-over", "job.sh:2", "--licenses=a:1")
+    assert_says(shown.err, "script/queue-belongs-old-cluster-rtx")
 
 
 def test_script_convert_refuses_what_cannot_be(capsys: pytest.CaptureFixture[str]) -> None:
@@ -198,7 +199,7 @@ def test_script_check_says_that_there_are_no_directives(capsys: pytest.CaptureFi
 def test_script_check_says_that_no_directive_is_read(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["script", "check", write("#!/bin/bash\nls\n#SBATCH -N 1\n#SBATCH -t 5\n")]) == 0
     shown = capsys.readouterr().err
-    assert "job.sh: Slurm ignores all of its #SBATCH lines; only its commands were checked" in shown
+    assert_says(shown, "script/job-sh-slurm-ignores-all", "#SBATCH")
     assert "no directives" not in shown
 
 

@@ -17,6 +17,7 @@ from tests.builders.own_etc import Account, make_etc
 from tests.builders.python_images import PIP, make_python_image
 from tests.builders.servers import wait_until_unused
 from tests.requirements import require_program, require_root
+from tests.wording import assert_says
 
 
 @pytest.fixture
@@ -136,7 +137,7 @@ def test_commit_of_files_of_subordinate_ids(image: str, overlay: Path, runner: R
 def test_commit_says_what_is_missing(runner: Runner, image: str, overlay: Path) -> None:
     new = str(runner.home / "new.sif")
     assert "nowhere does not exist" in runner.run("commit", "nowhere", new).stderr
-    assert "it has no directory 'upper'" in runner.run("commit", str(overlay), new).stderr
+    assert_says(runner.run("commit", str(overlay), new).stderr, "build/no-directory", "upper")
     runner.read("exec", "--overlay", str(overlay), image, "true")
     assert "nothing was changed" in runner.run("commit", str(overlay), new).stderr
     assert "no commands are recorded" in runner.run("commit", "--recipe", str(overlay)).stderr

@@ -24,6 +24,7 @@ from tests.fakes.http_server import Reply
 from tests.fakes.ngc import add_release, open_ngc
 from tests.fakes.registry import FakeRegistry
 from tests.requirements import require_program
+from tests.wording import assert_reads, assert_says
 
 PYTORCH = "nvcr.io/nvidia/pytorch"
 LABELS = {"org.opencontainers.image.ref.name": "ubuntu", "org.opencontainers.image.version": "24.04"}
@@ -134,7 +135,7 @@ def test_data_check_of_good_rows(tmp_path: Path) -> None:
         "image,tag,cuda_toolkit,source\nnvcr.io/nvidia/pytorch,99.01-py3,14.0.0,the banner of the container\n"
     )
     done = data(tmp_path, "check", str(path))
-    assert done.stdout == "1 good row for the table 'releases'; 1 is new to it\n"
+    assert_reads(done.stdout, "cli/good-row-table-releases-new")
 
 
 def test_data_check_says_line_by_line_what_is_wrong(tmp_path: Path) -> None:
@@ -148,8 +149,8 @@ def test_data_check_says_line_by_line_what_is_wrong(tmp_path: Path) -> None:
     done = data(tmp_path, "check", str(path), check=False)
     assert done.returncode == TableProblem.exit_code
     assert f"{path} line 2, cuda_toolkit: 'fourteen' is no version" in done.stdout
-    assert f"{path} line 3, source: there is no source" in done.stdout
-    assert "line 4: cuda is 11.5 in this file, but 11.6.1.005 in the shipped table (NVIDIA-Merlin" in done.stdout
+    assert_says(done.stdout, "compat/line-source-no-source", path)
+    assert_says(done.stdout, "compat/line-cuda-file-but-shipped", "11.5", "11.6.1.005", "NVIDIA-Merlin")
     told = json.loads(data(tmp_path, "check", str(path), "--json", check=False).stdout)
     assert [problem["context"]["line"] for problem in told["problems"]] == ["2", "3"]
     assert not told["good"]
@@ -215,7 +216,7 @@ def test_data_update_dry_run_reads_tags_alone(tmp_path: Path) -> None:
         done = data(tmp_path, "update", image, "--dry-run", "--limit", "3")
         asked = [each.path for each in registry.server.log]
     assert asked == ["/v2/nvidia/pytorch/tags/list"]
-    assert "3 of 10 tags would be read; 6 older ones are left for another time (--limit)" in done.stdout
+    assert_says(done.stdout, "cli/tags-read-older-ones-left", 3)
     assert re.findall(r"26\.0\d-py3", done.stdout) == ["26.09-py3", "26.08-py3", "26.07-py3"]
     assert not learned_file(tmp_path).exists()
 
@@ -230,7 +231,7 @@ def test_data_update_stops_politely_at_429_and_keeps_what_it_has(tmp_path: Path)
         asked = len(registry.server.log)
         told = json.loads(data(tmp_path, "update", image, "--json", check=False).stdout)
     assert done.returncode == RateLimited.exit_code, done.stderr
-    assert "2 tags learned before are kept" in done.stderr
+    assert_says(done.stderr, "cli/tags-learned-before-kept")
     assert asked < 10
     assert [row.tag for row in read_learned(learned_file(tmp_path))[0]] == ["26.06-py3", "26.05-py3"]
     assert told["stopped"]["error"] == "rate-limited"
@@ -254,7 +255,7 @@ def test_data_update_goes_on_behind_images_and_tags_that_fail(tmp_path: Path) ->
         done = data(tmp_path, "update", none, good)
         failed = data(tmp_path, "update", none, check=False)
     assert "26.03-py3 is left out:" in done.stderr
-    assert "26.01-py3 is left out: its config says nothing that the tables hold" in done.stderr
+    assert_says(done.stderr, "cli/left-out-config-says-nothing")
     assert "nvidia/nothing:" in done.stderr
     assert "26.02-py3" in learned_file(tmp_path).read_text()
     assert failed.returncode == 1

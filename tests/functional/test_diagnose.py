@@ -14,6 +14,7 @@ from kedge.cli.main import main
 from kedge.errors import FailureFound, FileProblem, JobNotFound
 from tests.builders.queue_user import QueueUser
 from tests.builders.waiting import wait_until
+from tests.wording import assert_begins, assert_says
 
 NO_KERNEL = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
 FOUND = FailureFound.exit_code
@@ -39,9 +40,9 @@ def write(name: str, text: str) -> str:
 def test_diagnose_file_says_cause_line_and_remedy(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["diagnose", write("train.out", f"epoch 1\n{NO_KERNEL}\n")]) == FOUND
     shown = capsys.readouterr().out
-    assert shown.startswith("cause: the image has no kernels for that GPU (error 209)")
+    assert_begins(shown, "diagnose/cause-image-no-kernels-gpu")
     assert "\n  train.out:2: RuntimeError: CUDA error" in shown
-    assert "\n  remedy: 'kedge explain IMAGE --gpu GPU' shows what it has" in shown
+    assert_says(shown, "diagnose/remedy-explain-image-gpu-gpu")
 
 
 def test_diagnose_file_without_failures_shows_its_end(capsys: pytest.CaptureFixture[str]) -> None:
@@ -58,7 +59,7 @@ def test_diagnose_several_files_tells_each_failure_once(capsys: pytest.CaptureFi
     shown = capsys.readouterr().out
     assert shown.count("no kernels") == 1
     assert "[2 times]" in " ".join(shown.split())
-    assert "1 more with --all: killed" in shown
+    assert_says(shown, "diagnose/more-all-killed", 1)
     main(["diagnose", "--all", *files])
     assert "error (possible): " in capsys.readouterr().out
 
@@ -114,8 +115,8 @@ def test_diagnose_of_a_failed_job(user: QueueUser) -> None:
     assert done.returncode == FOUND, done.stderr
     first, *rest = done.stdout.splitlines()
     assert first.startswith("Job ")
-    assert "failed with exit code 3" in first
-    assert "there is no x: a wrong name or directory" in " ".join(rest)
+    assert_says(first, "schedulers/failed-exit-code", 3)
+    assert_says(" ".join(rest), "diagnose/no-x-wrong-name-directory")
 
 
 def test_diagnose_of_a_job_that_ran_well_and_of_one_that_runs(user: QueueUser) -> None:
@@ -137,8 +138,8 @@ def test_diagnose_of_a_job_whose_ranks_died_before_its_time_was_over(user: Queue
     path = user.folder / "job.out"
     path.write_text(f"{said}\n{limit}\n")
     shown = user.run("diagnose", path, check=False).stdout
-    assert shown.startswith("error (possible): the program used memory that is not its own")
-    assert "1 more with --all: time-limit" in shown
+    assert_begins(shown, "diagnose/error-possible-program-used-memory")
+    assert_says(shown, "diagnose/more-all-time-limit", 1)
 
 
 def test_diagnose_of_consequences_alone_shows_the_last_lines_of_that_rank(capsys: pytest.CaptureFixture[str]) -> None:

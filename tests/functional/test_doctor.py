@@ -17,6 +17,7 @@ import pytest
 from kedge.errors import DoctorFailed
 from tests.builders.warm_kedge import run_kedge
 from tests.requirements import REPOSITORY, open_way, require_program, require_root
+from tests.wording import assert_reads, assert_says
 
 KEDGE = [sys.executable, "-m", "kedge"]
 NOBODY = "64321"  # a user that no database knows
@@ -70,7 +71,7 @@ def test_doctor_report_and_page_on_standard_output(tmp_path: Path) -> None:
 
 def test_doctor_counts_one_variable_as_one(tmp_path: Path) -> None:
     done = run_doctor(tmp_path, "--json", "--only", "variables", KEDGE_RETRIES="1")
-    assert read_findings(done)["variables"]["what"] == "1 variable of kedge, Apptainer or Singularity is set"
+    assert_reads(read_findings(done)["variables"]["what"], "doctor/variable-apptainer-singularity-set")
 
 
 def test_doctor_text_has_problems_first_with_their_remedy(tmp_path: Path) -> None:
@@ -239,7 +240,7 @@ def test_doctor_report_has_what_a_help_desk_asks_for(tmp_path: Path) -> None:
         assert wanted in text, wanted
     assert str(home) not in text
     assert stat.S_IMODE(output.stat().st_mode) == 0o600
-    assert "read it before you send it" in done.stderr
+    assert_says(done.stderr, "doctor/read-before-you-send")
 
 
 def test_doctor_report_refuses_to_replace_a_file_unless_forced(tmp_path: Path) -> None:

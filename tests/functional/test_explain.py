@@ -27,6 +27,7 @@ from tests.builders.warm_kedge import kedge
 from tests.fakes.http_server import Recorded, Reply
 from tests.fakes.ngc import RELEASES, NgcSite, find_row, open_ngc
 from tests.fakes.registry import FakeRegistry
+from tests.wording import assert_begins, assert_says
 
 PYTORCH = "nvcr.io/nvidia/pytorch"
 
@@ -113,7 +114,7 @@ def test_explain_offline_knows_the_images_that_the_tutorials_name(tmp_path: Path
     """TACC's base image with CUDA 10 on A100, and the one for K40, of which no release table knows."""
     target = ("--gpu", "A100", "--driver", "535.104.05", "--arch", "amd64")
     tacc = kedge("explain", "--offline", *target, "docker://tacc/tacc-ml:centos7-cuda10-tf2.4-pt1.7", cache=tmp_path)
-    assert "CUDA 10 does not support that GPU yet" in tacc.stdout
+    assert_says(tacc.stdout, "compat/cuda-does-not-support-gpu", 10)
     assert TABLE_ONLY in tacc.stdout
     legacy = kedge("explain", "--offline", "docker://lucasfernandoaes/pytorch-legacy:1.6.0", cache=tmp_path).stdout
     assert re.search(r"^Python +3\.6$", legacy, re.MULTILINE)
@@ -125,7 +126,7 @@ def test_explain_when_the_registry_cannot_be_reached_answers_from_the_tables(
 ) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     traits = read(f"{PYTORCH}:22.03-py3", workplace).traits
-    assert traits.notes[0].startswith(f"{TABLE_ONLY}: kedge could not ask nvcr.io")
+    assert_begins(traits.notes[0], "compat/could-not-ask", TABLE_ONLY, "nvcr.io")
     assert traits.os.value.startswith("Ubuntu 20.04")
     assert traits.cuda.value.startswith("11.6.1")
     assert traits.framework_version.value.startswith("1.12.0")
@@ -163,7 +164,7 @@ def test_explain_answers_the_question_of_the_tutorial(ngc: NgcSite, tmp_path: Pa
     assert "System              Ubuntu 20.04\n" in done.stdout
     assert "Architectures       amd64, arm64" in done.stdout
     assert "Nothing was pulled; " in done.stdout
-    assert "cuda>=9.0 (all of NVIDIA's framework images declare this, whatever they need)" in done.stdout
+    assert_says(done.stdout, "explain/cuda-all-nvidias-framework-images")
 
 
 @pytest.mark.parametrize(("machine", "first"), [("amd64", "7.5"), ("arm64", "8.0")])

@@ -17,6 +17,7 @@ import pytest
 from tests.fakes.ngc import NgcSite, open_ngc
 from tests.functional.test_submit_cost import list_loaded
 from tests.requirements import require_program
+from tests.wording import assert_says
 
 IMAGE = "nvcr.io/nvidia/pytorch:24.12-py3"
 TARGET = ("--gpu", "A100", "--driver", "535.104")
@@ -90,7 +91,7 @@ def test_explain_reads_each_list_of_kernels_once_and_waits_for_no_disk(environme
     done = subprocess.run(
         [sys.executable, "-c", COUNTED, *words], env=environment, capture_output=True, text=True, check=True
     )
-    assert "newest tag that runs natively" in done.stdout  # it judged all tags of the image
+    assert_says(done.stdout, "recommend/newest-tag-runs-natively")  # it judged all tags of the image
     reads, syncs = map(int, done.stderr.splitlines()[-1].split())
     assert 0 < reads <= 60  # 8,600 before they were remembered
     assert syncs == 0

@@ -29,6 +29,7 @@ from tests.builders.rows import each_row
 from tests.builders.sif import fixture_path
 from tests.builders.warm_kedge import kedge
 from tests.fakes.ngc import NgcSite, open_ngc
+from tests.wording import assert_says
 
 IMAGE = "docker://nvcr.io/nvidia/pytorch:24.01-py3"
 TARGET = ("--gpu", "H100", "--driver", "550.54.15", "--arch", "amd64")
@@ -43,7 +44,7 @@ def ngc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NgcSite]:
 def test_explain_of_a_short_name_says_what_nvidia_calls_it(ngc: NgcSite, tmp_path: Path) -> None:
     done = kedge("explain", "pytorch", "--retries", "0", cache=tmp_path, check=False, environment=ngc.environment)
     assert done.returncode == NetworkFailed.exit_code
-    assert "NVIDIA's is nvcr.io/nvidia/pytorch:TAG, and 'kedge tags pytorch' lists its tags" in done.stderr
+    assert_says(done.stderr, "compat/nvidias-tag-lists-tags", "nvcr.io/nvidia/pytorch", "kedge tags pytorch")
 
 
 def test_explain_of_half_a_tag_proposes_the_whole_one(ngc: NgcSite, tmp_path: Path) -> None:
@@ -57,7 +58,7 @@ def test_explain_without_a_usable_store_answers_and_keeps_nothing(ngc: NgcSite, 
     (tmp_path / "file").write_text("")
     before = sorted(tmp_path.iterdir())
     done = kedge("explain", IMAGE, *TARGET, cache=tmp_path / "file/store", environment=ngc.environment)
-    assert "runs natively on NVIDIA H100" in done.stdout
+    assert_says(done.stdout, "compat/runs-natively", "NVIDIA H100")
     assert "nothing is cached" in done.stderr
     assert sorted(tmp_path.iterdir()) == before
 
@@ -119,13 +120,14 @@ def test_submit_knows_what_explain_knows_of_a_tag_of_the_tables(ngc: NgcSite, tm
         words = ("submit", "--dry-run", *options, image, "python", "x.py")
         return kedge(*words, cache=tmp_path, check=False, environment=environment, cwd=tmp_path)
 
-    assert (
-        "the image is for amd64"
-        in kedge("explain", image, "--on", queue, cache=tmp_path, environment=environment).stdout
+    assert_says(
+        kedge("explain", image, "--on", queue, cache=tmp_path, environment=environment).stdout,
+        "site/the-image-is-for",
+        "amd64",
     )
     done = submit()
     assert done.returncode == WillNotRun.exit_code, done.stderr
-    assert "the image is for amd64, and site tacc-vista, queue gh is arm64" in done.stderr
+    assert_says(done.stderr, "explain/image-site-tacc-vista-queue-gh")
 
 
 def test_explain_through_a_proxy_that_hangs_gives_up_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,7 +149,7 @@ def test_explain_through_a_proxy_that_hangs_gives_up_soon(tmp_path: Path, monkey
                 ask()
             assert time.monotonic() - began < TransportOptions().connect_timeout, "what a pull waits for one attempt"
             assert 1 <= count_callers(proxy) <= 2
-            assert "try more often with --retries N" in str(caught.value.hint)
+            assert_says(str(caught.value.hint), "image/try-more-often-retries-n")
 
 
 def count_callers(server: socket.socket) -> int:

@@ -18,6 +18,7 @@ from tests.builders.rows import each_row
 from tests.builders.warm_kedge import kedge
 from tests.fakes.registry import FakeRegistry
 from tests.requirements import require_program
+from tests.wording import assert_says
 
 SHOW = """#!{python} -SI
 import json, os, sys
@@ -171,5 +172,5 @@ def test_foreign_charliecloud_that_is_too_old_is_refused_by_version(user: User, 
     (user.programs / "ch-run").write_text(show)
     done = user.start("--runtime", "charliecloud", user.image, "ls", status=255 if is_old else 9)
     if is_old:
-        assert f"is charliecloud {version.partition('~')[0]}; kedge needs 0.36 or newer" in done.stderr
+        assert_says(done.stderr, "run/charliecloud-needs-newer", version.partition("~")[0], "0.36")
         assert "leave out --runtime charliecloud" in done.stderr

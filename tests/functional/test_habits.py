@@ -15,6 +15,7 @@ from kedge.container.flags import find_flag, parse_words
 from kedge.errors import UsageError
 from tests.architecture.test_documents import judge_command
 from tests.builders.rows import each_row
+from tests.wording import assert_ends
 
 HINTS = {*VERB_HABITS.values(), *CONTAINER_HABITS.values()}
 HINTS |= {hint for hints in OPTION_HABITS.values() for hint in hints.values()}
@@ -32,7 +33,7 @@ def test_habits_verbs_are_answered(capsys: pytest.CaptureFixture[str]) -> None:
 @each_row("verb", ["clear", "lunch-break", "psql", "foo"])
 def test_habits_verbs_that_nobody_knows_get_no_proposal(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([verb]) == UsageError.exit_code
-    assert capsys.readouterr().err.endswith("hint: to list the verbs: kedge --help\n")
+    assert_ends(capsys.readouterr().err, "cli/list-verbs-help")
 
 
 def test_habits_options_of_containers_are_answered() -> None:

@@ -21,6 +21,7 @@ from tests.builders.installed import write_wheel
 from tests.builders.rows import each_row
 from tests.functional.test_cli_main import run_on_terminal, run_plain
 from tests.requirements import REPOSITORY
+from tests.wording import assert_reads
 
 WITHOUT_GUIDE = {"config", "completion", "version", "help"}
 
@@ -86,10 +87,7 @@ def test_help_on_nothing_known(words: list[str], hint: str, capsys: pytest.Captu
 
 def test_help_turns_links_into_commands() -> None:
     text = "<!-- run -->\nSee [Run](run.md#bind-directories), [below](#fuse), [exit codes](../errors.md), [x](a/b.md)."
-    assert resolve_links(text, "doctor") == (
-        "See Run (`kedge help run bind-directories`), below (`kedge help doctor fuse`), "
-        "exit codes (`kedge help errors`), x."
-    )
+    assert_reads(resolve_links(text, "doctor"), "cli/see-run-help-run-bind-directories")
     assert resolve_links("[web](https://example.org)", "run") == "[web](https://example.org)"
 
 

@@ -20,6 +20,7 @@ from kedge.image.host_programs.python_environment import ask_python
 from tests.builders.folder_sink import MemorySink, write_tree
 from tests.builders.rows import each_row
 from tests.requirements import open_way, require_program, require_user_namespaces
+from tests.wording import assert_begins, assert_reads
 
 PYTHON = str(Path(shutil.which("python3", path="/usr/bin:/usr/local/bin") or sys.executable))
 MODULES = "import ssl, sqlite3, ctypes, socket, lzma, bz2, decimal, zoneinfo, hashlib, asyncio, json"
@@ -208,7 +209,7 @@ def test_hostpack_leaves_gpu_driver_objects_out(tmp_path: Path) -> None:
     (tmp_path / "libcuda.so.1").symlink_to("libcuda.so")
     packed = pack(str(program))
     assert len(packed.missing) == 1
-    assert packed.missing[0].startswith("libcuda.so.1 (part of the GPU driver")
+    assert_begins(packed.missing[0], "run/libcuda-part-gpu-driver")
     assert not [name for name, _ in walk(packed.root) if b"libcuda" in name]
 
 
@@ -260,7 +261,7 @@ def test_hostpack_unknown_program_suggests_near_ones() -> None:
     assert "bash" in (caught.value.hint or "")
     with pytest.raises(FileProblem, match="no program has that name") as caught:
         pack("sh cat")
-    assert caught.value.hint == "separate programs by commas: sh,cat"
+    assert_reads(caught.value.hint, "image/separate-programs-commas-sh-cat")
     with pytest.raises(FileProblem, match="does not exist"):
         pack("/nowhere/prog")
     with pytest.raises(FileProblem, match="cannot be executed"):

@@ -14,6 +14,7 @@ from tests.builders.images import make_config, rich_layers
 from tests.builders.warm_kedge import kedge
 from tests.fakes.registry import FakeRegistry
 from tests.functional.test_json_keys import list_keys, read_page
+from tests.wording import assert_says
 
 SITE = "usr/lib/python3/dist-packages"
 
@@ -61,7 +62,7 @@ def test_image_diff_of_a_reference_and_its_sif_is_empty(images: tuple[str, str, 
 
 def test_image_diff_prints_tables(images: tuple[str, str, Path], tmp_path: Path) -> None:
     text = kedge("image", "diff", *images[:2], cache=tmp_path / "c").stdout
-    assert "Packages: 1 installed, 0 removed, 0 changed" in text
+    assert_says(text, "image/packages-installed-removed-changed", 1, 0, 0)
     assert "tool     -       1.0    pip" in text
     assert "Files: " in text
     same = kedge("image", "diff", images[0], images[0], cache=tmp_path / "c").stdout

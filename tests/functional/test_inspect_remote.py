@@ -15,6 +15,7 @@ from tests.builders.sif import fixture_path
 from tests.builders.warm_kedge import kedge
 from tests.fakes.http_server import FakeServer, Recorded, Reply
 from tests.fakes.registry import FakeRegistry, Policy, nvcr
+from tests.wording import assert_says
 
 PARTS = ("-l", "-d", "-r", "-s", "-t", "-e", "-H", "--list-apps", "--all", "--oci", "--json", "--json -e -r")
 
@@ -141,7 +142,7 @@ def test_inspect_address_without_metadata_reads_the_file_system_by_range(tmp_pat
     with serve(data, ranges=False) as server:
         refused = kedge("inspect", f"{server.url}/x.sqsh", check=False, **here)
     assert refused.returncode == UnsupportedFormat.exit_code
-    assert "pull it, then inspect the file" in refused.stderr
+    assert_says(refused.stderr, "image/pull-inspect-file")
 
 
 def test_inspect_address_of_something_else_says_what_it_is(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from kedge.errors import InstanceProblem, UsageError
 from kedge.system.spawn import start_of
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox
 from tests.builders.waiting import wait_until
+from tests.wording import assert_says
 
 STARTSCRIPT = 'echo started "$@"; trap "echo asked; exit 0" INT; while :; do sleep 0.05; done'
 
@@ -108,7 +109,7 @@ def test_instance_entering_programs_end_with_their_own_status(runner: Runner, im
     assert runner.run("shell", f"instance://{name}", stdin="exit 5\n").returncode == 5
     missing = runner.run("exec", f"instance://{name}", "no-such-program")
     assert missing.returncode == 255
-    assert '"no-such-program": executable file not found' in missing.stderr
+    assert_says(missing.stderr, "run/executable-file-not-found", "no-such-program")
     warned = runner.run("exec", "-B", "/tmp:/mnt", f"instance://{name}", "true")
     assert "-B is ignored" in warned.stderr
 
@@ -189,7 +190,7 @@ def test_instance_whose_script_cannot_run_says_why(runner: Runner, name: str) ->
     (sandbox / ".singularity.d/startscript").write_text("#!/no/such/shell\n")
     failed = runner.run("instance", "start", str(give_to(runner, sandbox)), name)
     assert failed.returncode == 62, failed.stderr
-    assert "its interpreter or dynamic loader is missing" in failed.stderr
+    assert_says(failed.stderr, "run/interpreter-dynamic-loader-missing")
     assert json.loads(runner.read("instance", "list", "--json"))["instances"] == []
 
 
@@ -216,7 +217,7 @@ def test_instance_that_does_not_listen_is_killed(runner: Runner, name: str) -> N
     pid = process_of(runner, name)
     stopped = runner.run("instance", "stop", "-s", "TERM", "-t", "0.5", name)
     assert stopped.returncode == 0
-    assert "did not end within 0.5 s and was killed" in stopped.stderr
+    assert_says(stopped.stderr, "run/did-not-end-within-s-killed", "0.5")
     assert is_gone(pid)
 
 

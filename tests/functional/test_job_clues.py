@@ -10,6 +10,7 @@ import pytest
 
 from kedge.errors import JobFailed
 from tests.builders.queue_user import QueueUser
+from tests.wording import assert_says
 
 SAID = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
 MEANS = "the image has no kernels for that GPU (error 209): the GPU is too old for it, or too new"
@@ -30,7 +31,7 @@ def test_job_clues_of_a_failed_job_are_told(user: QueueUser) -> None:
     assert "    output: " in shown
     assert SAID in shown
     assert "\033" not in shown
-    assert f"    cause: {MEANS}\n    remedy: 'kedge explain IMAGE --gpu GPU' shows what it has" in shown
+    assert_says(shown, "submit/cause-remedy-explain-image-gpu", MEANS)
     told = json.loads(user.run("status", "--json", "--site", "local").stdout)
     assert told["tasks"][0]["clue"]["cause"] == MEANS
 
@@ -39,5 +40,5 @@ def test_job_clues_where_output_is_thrown_away(user: QueueUser) -> None:
     words = ("submit", "--wait", "--site", "local", "-o", "/dev/null", "-e", "/dev/null", "-", "sh", "-c", "echo x")
     user.run(*words)
     assert Path("/dev/null").is_char_device()
-    assert "to /dev/null, so it is lost" in user.run("logs", "--site", "local", check=False).stderr
+    assert_says(user.run("logs", "--site", "local", check=False).stderr, "submit/to-so-it-is-lost", "/dev/null")
     assert user.run("status", "--site", "local").stderr == ""

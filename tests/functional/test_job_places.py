@@ -12,6 +12,7 @@ import pytest
 
 from tests.builders.queue_user import QueueUser
 from tests.builders.waiting import wait_until
+from tests.wording import assert_says
 
 FAKE_SLURM = """#!/bin/sh
 case "$0" in
@@ -100,7 +101,7 @@ def test_jobs_of_several_sites_are_not_cancelled_at_once(user: User) -> None:
     user.run("submit", "--site", "local", "-J", "here", "-", "sleep", "60")
     user.run("submit", "-J", "there", "-t", "5m", "-", "true")
     refused = user.run("cancel", "here", "there", check=False)
-    assert "these jobs are on different sites: local, generic-slurm" in refused.stderr
+    assert_says(refused.stderr, "submit/jobs-different-sites-local-generic-slurm")
     assert user.run("cancel", "here").stdout.startswith("Cancelled job ")
 
 

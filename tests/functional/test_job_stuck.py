@@ -14,6 +14,7 @@ import pytest
 from kedge.errors import JobStuck
 from tests.builders.queue_user import QueueUser
 from tests.programs import read_program
+from tests.wording import assert_says
 
 WHY = "it never starts: job 1 did not end as required"
 PROGRAM = read_program("future_of_a_stuck_job")
@@ -31,13 +32,13 @@ def test_stuck_jobs_end_every_wait(user: QueueUser) -> None:
     words = ("--site", "local", "--after", "afterok:1", "-", "true")
     waited = user.run("submit", "--wait", *words, check=False)
     assert waited.returncode == JobStuck.exit_code
-    assert "job 2 (true) will never start: 2 is held" in waited.stderr
+    assert_says(waited.stderr, "submit/job-true-never-start-held", 2)
     for verb in (("wait",), ("wait", "2", "1"), ("logs", "-f")):
         done = user.run(verb[0], "--site", "local", *verb[1:], check=False)
         assert done.returncode == JobStuck.exit_code, done.stderr
         assert WHY in done.stderr
     shown = user.run("status", "--site", "local").stdout
-    assert f": held, will never start\n    {WHY}" in shown
+    assert_says(shown, "submit/held-never-start", WHY)
     told = json.loads(user.run("status", "--json", "--site", "local").stdout)
     assert told["tasks"][0]["stuck"] is True
 

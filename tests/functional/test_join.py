@@ -15,6 +15,7 @@ from kedge.container.processes.join_namespaces import KINDS
 from kedge.system.spawn import start_of
 from tests.programs import read_program
 from tests.requirements import require_root, require_user_namespaces
+from tests.wording import assert_begins, assert_says
 
 JOIN = read_program("join_namespaces")
 
@@ -74,7 +75,7 @@ def test_join_process_namespace_begins_with_the_child(container: Callable[..., i
 def test_join_process_that_has_ended_is_said(container: Callable[..., int]) -> None:
     done = join_and_run(2**22 - 5, "true")
     assert done.returncode == 1
-    assert done.stderr.startswith("63 process 4194299, which held the container, has ended")
+    assert_begins(done.stderr, "run/process-held-container-ended")
 
 
 def test_join_number_used_again_is_not_entered(container: Callable[..., int]) -> None:
@@ -96,7 +97,7 @@ def test_join_somebody_elses_container_is_refused(container: Callable[..., int])
         check=False,
         env=environ,
     )
-    assert "63 the container of process" in done.stderr
+    assert_says(done.stderr, "run/container-process")
     assert "belongs to another user" in done.stderr
 
 

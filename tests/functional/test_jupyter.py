@@ -22,6 +22,7 @@ from tests.builders.notebook_images import make_lab_image, make_plain_image, req
 from tests.builders.pypi_tools import UNREACHABLE
 from tests.builders.waiting import wait_until
 from tests.requirements import REPOSITORY
+from tests.wording import assert_says
 
 pytestmark = pytest.mark.slow
 CELLS = str(REPOSITORY / "tests/programs/run_cells.py")
@@ -158,7 +159,7 @@ def test_kernel_without_packages_and_network_names_the_remedy(runner: Runner, pl
     (runner.home / "empty").mkdir()
     done = runner.run("jupyter", "install", "--name", "no", "--wheels", "empty", str(plain))
     assert done.returncode == NotebookProblem.exit_code
-    assert "pip download -d DIR --python-version 3." in done.stderr
+    assert_says(done.stderr, "jupyter/pip-download-d-dir-python-version")
     assert not [path for path in (runner.home / ".local/share/jupyter/kernels").iterdir() if path.name[:2] == "no"]
 
 

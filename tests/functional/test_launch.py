@@ -18,6 +18,7 @@ from tests.builders.containers import Runner, warm_runner
 from tests.builders.mpi_images import launch_words, make_mpi_image
 from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY, require_program
+from tests.wording import assert_says
 
 runner = warm_runner
 LONG = "543.25"  # seconds that a rank would sleep
@@ -114,7 +115,7 @@ def test_ranks_of_mpi_find_each_other(runner: Runner, family: str) -> None:
     assert sorted(re.findall(r"rank (\d+) of (\d+) .* ring (\w+)", done.stdout)) == [
         (str(rank), "3", "ok") for rank in range(3)
     ]
-    assert "world check: 3 ranks found each other" in done.stderr
+    assert_says(done.stderr, "launch/world-check-ranks-found-each", 3)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +138,7 @@ def test_a_rank_that_hangs_before_the_check_is_named(runner: Runner) -> None:
     image, ring = make_mpi_image(runner, "mpich"), make_ring(runner, "mpich")
     words = ("--check-timeout", "0.01", "--tasks", "2", str(image), ring)
     done = launch(runner, *words, status=LaunchFailed.exit_code)
-    assert "the world check did not end within 0.01 s: rank 0 on " in done.stderr
+    assert_says(done.stderr, "launch/world-check-did-not-end-within")
 
 
 def test_a_dry_run_starts_nothing_and_shows_every_rank(runner: Runner, image: Path) -> None:
@@ -179,7 +180,7 @@ def test_rank_says_that_launches_start_it(runner: Runner, words: tuple[str, ...]
     assert done.returncode == 255, done.stderr
     assert "Traceback" not in done.stderr
     assert "bug" not in done.stderr
-    assert "use 'kedge launch', which starts it" in done.stderr
+    assert_says(done.stderr, "launch/use-launch-starts")
 
 
 @pytest.mark.parametrize("family", ["openmpi", "mpich"])
@@ -208,6 +209,6 @@ def test_a_job_of_pbs_reaches_other_nodes_without_ssh(runner: Runner, family: st
         assert done.returncode == 0, done.stdout + done.stderr
         assert sorted(done.stdout.split("\n")[:-1]) == [f"rank {rank} of 3" for rank in range(3)]
     else:
-        assert f"started rank 2 on {here}, and kedge planned it for loopback.invalid" in done.stderr
+        assert_says(done.stderr, "launch/started-rank-planned", 2, here, "loopback.invalid")
     assert "loopback.invalid" in (folder / "asked").read_text().split()
     assert not (folder / "called").exists()

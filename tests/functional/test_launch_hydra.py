@@ -11,6 +11,7 @@ import pytest
 from tests.builders.containers import Runner, warm_runner
 from tests.builders.mpi_images import make_mpi_image
 from tests.requirements import REPOSITORY, require_program
+from tests.wording import assert_says
 
 runner = warm_runner
 
@@ -40,7 +41,7 @@ def test_the_rank_that_failed_is_named(runner: Runner, program: str, way: str, s
         if "rank 2 on " in done.stderr:
             break
     if way == "abort" and "Abort(5) on node 2" not in done.stderr:
-        assert "the launch failed with status 5" in done.stderr  # killed before its words came out
+        assert_says(done.stderr, "pull/launch-failed-status", 5)  # killed before its words came out
         return
     assert re.search(rf"rank 2 on \S+ ({said}).*; the other ranks were ended", done.stderr), done.stderr
     if "ended first" not in done.stderr:  # its launcher was faster than we, and has asked for its status

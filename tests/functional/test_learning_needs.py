@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox
+from tests.wording import assert_says
 
 CONDA = "opt/conda/lib/python3.8/site-packages"
 PYTHON = '#!/bin/sh\necho "python $*; $MASTER_ADDR:$MASTER_PORT"\n'
@@ -116,7 +117,7 @@ def test_an_old_pytorch_is_not_elastic(runner: Runner) -> None:
 def test_pytorch_at_an_odd_place_is_not_missing(runner: Runner) -> None:
     for suffix in ("", ".sif"):
         _, said = show(runner, f"hidden{suffix}", "--torchrun")
-        assert f"{RUN} starts the processes of each node: PyTorch of the image has no program torchrun" in said
+        assert_says(said, "compat/starts-processes-each-node-image", RUN, "PyTorch")
 
 
 @pytest.mark.parametrize(
@@ -129,7 +130,7 @@ def test_pytorch_at_an_odd_place_is_not_missing(runner: Runner) -> None:
 )
 def test_what_the_container_gets_from_outside_is_unknown(runner: Runner, words: tuple[str, ...], why: str) -> None:
     _, said = show(runner, "bare.sif", "--torchrun", *words)
-    assert f"unknown: which launcher PyTorch has here ({why}); the job looks when it starts" in said
+    assert_says(said, "launch/unknown-launcher-pytorch-here-job", why)
     done = runner.run(*SLURM, "--torchrun", "-B", "/tmp:/data", str(runner.folder / "bare.sif"), "train.py")
     assert done.returncode == 93, "data is no package"
 
@@ -151,7 +152,7 @@ def test_packages_of_the_home_count_where_the_container_sees_them(runner: Runner
 def test_an_image_that_is_not_here_is_unknown(runner: Runner) -> None:
     done = runner.run(*SLURM, "--torchrun", "--pull", "in-job", "docker://127.0.0.1:9/a/b:1", "train.py")
     assert done.returncode == 0, done.stderr
-    assert "docker://127.0.0.1:9/a/b:1 is not on this host yet); the job looks when it starts" in done.stderr
+    assert_says(done.stderr, "build/docker-b-not-host-yet")
 
 
 @pytest.mark.parametrize("role", ["user", "root"])
@@ -164,7 +165,7 @@ def test_a_directory_that_cannot_be_read_is_unknown(role: str) -> None:
         if runner.uid == 0:
             assert done.returncode == 93, "root reads every directory"
         else:
-            assert "unknown: which launcher PyTorch has here" in done.stderr
+            assert_says(done.stderr, "launch/unknown-launcher-pytorch-here")
 
 
 @pytest.mark.parametrize(
@@ -178,9 +179,9 @@ def test_contracts_need_their_packages(runner: Runner, contract: str, title: str
         assert f"{name} has no {title}, which --contract {contract} needs" in done.stderr
     # a program of the user's own may bring it along
     _, said = show(runner, "bare.sif", "--contract", contract, command=("sh", "train.sh"))
-    assert f"unknown: whether the program finds {title} ('sh' is no Python of the image)" in said
+    assert_says(said, "launch/unknown-whether-program-finds-no", title, "sh")
     _, said = show(runner, "bare.sif", "--contract", contract, command=("env/bin/python", "train.py"))
-    assert "('env/bin/python' is no Python of the image)" in said
+    assert_says(said, "compat/env-bin-python-no-python")
 
 
 def test_contracts_with_their_packages(runner: Runner) -> None:

@@ -23,6 +23,7 @@ from tests.builders.small_disks import small_disk
 from tests.builders.waiting import wait_until
 from tests.fakes.registry import FakeRegistry
 from tests.requirements import require_program, require_root
+from tests.wording import assert_says
 
 runner = warm_runner
 
@@ -215,7 +216,7 @@ def test_disable_cache_uses_what_is_unpacked_already(runner: Runner, sif: str) -
     runner.read("unpack", sif)
     before = list_left(runner)
     said = runner.run("exec", "--verbose", "--disable-cache", sif, "true").stderr
-    assert "already unpacked on this node" in said
+    assert_says(said, "run/already-unpacked-node")
     assert list_left(runner) == before
 
 
@@ -236,11 +237,11 @@ def test_cache_that_cannot_be_written_is_gone_around(
     reference = f"docker://{registry.host}/team/tool:1"
     done = runner.run("exec", "--pull", "always", *run_shell(reference), env=closed_cache)
     assert (done.returncode, done.stdout) == (0, "served\n"), done.stderr
-    assert "the cache is not used" in done.stderr
+    assert_says(done.stderr, "image/cache-not-used")
     assert "KEDGE_CACHEDIR" in done.stderr
     pulled = runner.run("pull", "--force", "tool.sif", reference, env=closed_cache)
     assert pulled.returncode == 0, pulled.stderr
-    assert "the cache is not used" in pulled.stderr
+    assert_says(pulled.stderr, "image/cache-not-used")
     assert (runner.home / "tool.sif").stat().st_size > 1 << 20
 
 
@@ -253,7 +254,7 @@ def test_full_cache_is_gone_around(runner: Runner, registry: FakeRegistry, *, ha
         words = run_shell(f"docker://{registry.host}/team/tool:1")
         done = runner.run("exec", "--pull", "always", *words, env=env)
     assert (done.returncode, done.stdout) == (0, "served\n"), done.stderr
-    assert "the cache is not used" in done.stderr
+    assert_says(done.stderr, "image/cache-not-used")
 
 
 def test_offline_a_cache_that_cannot_be_read_is_an_error(runner: Runner, closed_cache: dict[str, str]) -> None:

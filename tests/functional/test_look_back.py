@@ -22,6 +22,7 @@ from tests.builders.sif import fixture_path
 from tests.fakes.registry import FakeRegistry
 from tests.functional.test_block_sized_files import make_docker_archive
 from tests.requirements import REPOSITORY
+from tests.wording import assert_says
 
 runner = warm_runner
 
@@ -69,7 +70,7 @@ def check_refusal(runner: Runner, target: Path, *words: str, cwd: Path | None = 
     give_to(runner, temporary)
     done = with_fault(runner, "write_as_before").run(*words, env={"TMPDIR": str(temporary)}, cwd=cwd)
     assert done.returncode == FaultyImage.exit_code, done.stdout + done.stderr
-    assert "This is a bug in kedge, not in your input: SquashFS inode table at offset" in done.stderr
+    assert_says(done.stderr, "base/bug-not-your-input-squashfs")
     assert "lies in fragment 0" in done.stderr
     assert sorted(path.name for path in target.parent.iterdir()) == before, "nothing under the final name"
     assert not list_images(runner)
@@ -121,7 +122,7 @@ def test_wrong_contents_are_found_by_comparing_alone(runner: Runner, archive: st
     target.unlink()
     done = mixed.run("convert", "--verify", source, str(target))
     assert done.returncode == FaultyImage.exit_code, done.stderr
-    assert "This is a bug in kedge" in done.stderr
+    assert_says(done.stderr, "base/this-is-a-bug-in")
     assert not target.exists()
     assert archive
 
@@ -157,7 +158,7 @@ def test_faulty_files_are_found(words: tuple[str, ...], faulty: Path, archive: s
     assert done.returncode == CorruptImage.exit_code
     assert f"{good}: ok, " in done.stdout
     assert f"{faulty}: broken: SquashFS inode table" in done.stdout
-    assert f"pull, build or copy again: {faulty}" in done.stderr
+    assert_says(done.stderr, "image/pull-build-copy-again", faulty)
     told = json.loads(runner.run("--json", "sif", "verify", *words, str(good), str(faulty)).stdout)
     assert [image["state"] for image in told["images"]] == ["ok", "broken"]
     assert told["images"][0]["files"] > 2
@@ -179,7 +180,7 @@ def test_a_faulty_file_is_not_copied(faulty: Path, runner: Runner) -> None:
     for name in ("copy.sif", "copy.sqsh"):
         done = runner.run("convert", str(faulty), str(runner.home / name))
         assert done.returncode == CorruptImage.exit_code, done.stderr
-        assert f"{faulty} is broken: SquashFS inode table" in done.stderr
+        assert_says(done.stderr, "image/broken-squashfs-inode-table", faulty)
         assert not (runner.home / name).exists()
 
 
@@ -194,7 +195,7 @@ def test_images_of_apptainer_are_whole(runner: Runner) -> None:
 def test_what_is_no_image_is_said(runner: Runner, archive: str) -> None:
     done = runner.run("sif", "verify", archive.partition(":")[2])
     assert done.returncode != 0
-    assert "a tar archive, not an image" in done.stderr
+    assert_says(done.stderr, "image/tar-archive-not-image")
     empty = runner.home / "empty.sif"
     runner.read("sif", "new", str(empty))
     assert "not checked" in runner.read("sif", "verify", str(empty))
@@ -214,7 +215,7 @@ def spoiled(runner: Runner, archive: str, registry: FakeRegistry) -> Iterator[Pa
 
 def test_faulty_images_of_the_cache_are_found(spoiled: Path, runner: Runner) -> None:
     told = runner.run("doctor", "--offline", "--only", "cached-images")
-    assert "2 images of 2 cannot be read whole" in told.stdout
+    assert_says(told.stdout, "doctor/images-cannot-read-whole", 2)
     assert "kedge cache verify" in told.stdout
     done = runner.run("cache", "verify")
     assert done.returncode == CorruptImage.exit_code, done.stderr

@@ -27,6 +27,7 @@ from tests.builders.control_group import enter_group, memory_group
 from tests.builders.host_tree import write_host, write_tree
 from tests.programs import read_program
 from tests.requirements import REPOSITORY
+from tests.wording import assert_begins, assert_reads, assert_says
 
 LIMIT = 96 << 20
 CHILD = read_program("be_killed_for_memory")
@@ -61,7 +62,7 @@ def test_job_command_follows_the_scheduler(job_programs: Path, program: str, com
 
 def test_memory_is_explained_by_its_source() -> None:
     text = explain_memory(Limits(1, 512_000_000, None, memory_from="/sys/fs/cgroup/memory.max"))
-    assert text == "this process may use 512 MB of memory (/sys/fs/cgroup/memory.max)"
+    assert_reads(text, "submit/process-use-memory", "512 MB", "/sys/fs/cgroup/memory.max")
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -133,7 +134,7 @@ def test_attempt_killed_by_somebody_is_told_once(tmp_path: Path) -> None:
     process.communicate()
     told = explain_killed(tmp_path, "pulling debian")
     assert len(told) == 1
-    assert told[0].startswith("the last attempt at pulling debian on login1 was killed")
+    assert_begins(told[0], "submit/last-attempt-pulling-debian-killed", "login1")
     assert explain_killed(tmp_path) == []
 
 
@@ -154,7 +155,7 @@ def run_inside(group: Path, folder: Path, mode: str) -> subprocess.CompletedProc
 def test_killed_by_a_real_limit_the_guard_says_so(small_group: Path, tmp_path: Path) -> None:
     done = run_inside(small_group, tmp_path / "attempts", "guarded")
     assert done.returncode == 0, done.stderr
-    assert f"pulling debian ran out of memory: this process may use {LIMIT / 1e6:.3g} MB" in done.stdout
+    assert_says(done.stdout, "submit/pulling-debian-ran-out-memory", f"{LIMIT / 1e6:.3g}")
 
 
 @pytest.mark.root
@@ -163,7 +164,7 @@ def test_killed_by_a_real_limit_the_next_run_says_so(small_group: Path, tmp_path
     assert done.returncode == -signal.SIGKILL
     told = explain_killed(tmp_path / "attempts")
     assert len(told) == 1
-    assert "was killed because memory ran out; it could use 101 MB" in told[0]
+    assert_says(told[0], "submit/killed-because-memory-ran-out")
 
 
 @pytest.mark.root

@@ -16,6 +16,7 @@ from tests.builders.containers import Runner, give_to, warm_runner
 from tests.builders.elf_files import make_library
 from tests.builders.mpi_images import make_mpi_image
 from tests.requirements import require_program
+from tests.wording import assert_says
 
 runner = warm_runner
 PROGRAM = """
@@ -89,13 +90,13 @@ def test_check_knows_all_ways(runner: Runner, images: dict[str, Path]) -> None:
     levels = {verdict["mode"]: verdict["level"] for verdict in found["verdicts"]}
     assert (levels["hybrid"], levels["bind"], levels["contained"]) == ("works", "works", "works")
     text = runner.read("mpi", "check", str(images["openmpi"]))
-    assert "the host's mpirun (Open MPI" in text
+    assert_says(text, "compat/hosts-mpirun-open-mpi")
 
 
 def test_check_of_one_way_has_an_exit_code(runner: Runner, images: dict[str, Path], bare: Path) -> None:
     refused = runner.run("mpi", "check", "--mode", "contained", "--nodes", "2", str(images["mpich"]))
     assert refused.returncode == LaunchRefused.exit_code
-    assert "starts ranks on its own node only, and the launch has 2 nodes" in refused.stdout
+    assert_says(refused.stdout, "compat/starts-ranks-own-node-only", 2)
     assert runner.run("mpi", "check", "--mode", "contained", str(images["mpich"])).returncode == 0
     assert runner.run("mpi", "check", "--mode", "hybrid", str(bare)).returncode == LaunchRefused.exit_code
 
@@ -147,4 +148,4 @@ def test_launch_of_a_wrong_pair_is_refused(runner: Runner, images: dict[str, Pat
     program = f"{bare}/usr/bin/ranks-mpich:/usr/bin/ranks"
     done = launch(runner, "--launcher", "mpirun", "--bind", program, str(images["mpich"]), "ranks")
     assert (done.returncode, done.stdout) == (LaunchRefused.exit_code, "")
-    assert "each rank would be rank 0 of 1" in done.stderr
+    assert_says(done.stderr, "compat/each-rank-rank")

@@ -22,6 +22,7 @@ from tests.builders.sif import build_sif
 from tests.builders.squashfs_images import write_image
 from tests.builders.warm_kedge import kedge
 from tests.requirements import require_program
+from tests.wording import assert_says
 
 
 def create(*words, cwd="/", umask=None):
@@ -160,7 +161,7 @@ def test_a_second_partition_is_refused_and_changes_nothing(make_sif):
     assert create(path).returncode == 0
     before = path.stat()
     done = create(path)
-    assert "has a writable overlay already: object 2" in done.stderr
+    assert_says(done.stderr, "image/writable-overlay-already-object", 2)
     assert re.search(r"kedge sif del 2 ", done.stderr)
     assert path.stat().st_mtime_ns == before.st_mtime_ns
 
@@ -171,7 +172,7 @@ def test_a_signed_sif_is_refused(make_sif):
         path, DataObject(DataType.SIGNATURE, b"signature", group=0, link=1, links_group=True, extra=bytes(260))
     )
     done = create(path)
-    assert "it would break the signature" in done.stderr
+    assert_says(done.stderr, "image/break-signature")
     assert "kedge sif del 2" in done.stderr
 
 

@@ -20,6 +20,7 @@ from kedge.container.mounts import ext3
 from tests.builders.servers import wait_until_unused
 from tests.programs import read_program
 from tests.requirements import require_program, require_root, require_user_namespaces
+from tests.wording import assert_reads, assert_says
 
 USER = 1501
 F_OFD_SETLK = 37
@@ -199,7 +200,7 @@ def test_layers_that_fuse_overlayfs_wrote_keep_files_deleted(place):
         answer(way=way, names=os.listdir(base + "/root/dir"))
         """,
     )
-    assert "fuse-overlayfs wrote one of the layers" in str(found["way"])
+    assert_says(str(found["way"]), "run/fuse-overlayfs-wrote-one-layers")
     assert found["names"] == []
 
 
@@ -271,7 +272,7 @@ def test_a_layer_whose_folders_are_missing_or_links_is_refused(place, name, chan
             answer(text=problem.message, hint=problem.hint)
         """,
     )
-    assert found["text"] == f"the overlay has no directory '{name}'"
+    assert_reads(found["text"], "run/overlay-no-directory", name)
     assert "kedge overlay create" in str(found["hint"])
 
 
@@ -399,5 +400,5 @@ def test_a_server_that_never_mounts_is_given_up_and_ended(tmp_path, monkeypatch)
     wanted = ext3.ExtImage(str(image), 0, 0, writable=False)
     said = ext3.start_server(str(program), wanted, str(tmp_path / "place"), lock)
     os.close(lock)
-    assert "did not mount it within 0.3 s" in said
+    assert_says(said, "run/did-not-mount-within-s", "0.3")
     wait_until_unused(image)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import NoSpace
+from tests.wording import assert_says
 
 START = """
 import sys
@@ -71,4 +72,4 @@ def test_a_full_disk_is_no_success(tmp_path: Path) -> None:
     with Path("/dev/full").open("w") as full:
         done = run(tmp_path, ["--help"], stdout=full.fileno())
     assert done.returncode == NoSpace.exit_code
-    assert "cannot write standard output: the file system is full" in done.stderr
+    assert_says(done.stderr, "launch/cannot-write-standard-output-file")

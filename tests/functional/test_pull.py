@@ -25,6 +25,7 @@ from tests.builders.images import kedge as start_kedge
 from tests.builders.warm_kedge import kedge
 from tests.fakes.http_server import Reply
 from tests.fakes.registry import FakeRegistry, nvcr
+from tests.wording import assert_says
 
 
 @pytest.fixture
@@ -240,7 +241,7 @@ def test_pull_refuses_artifacts_that_are_no_images(tmp_path: Path) -> None:
         registry.add_manifest("team/chart", "1", json.dumps(document).encode())
         done = kedge("pull", f"docker://{registry.host}/team/chart:1", cache=tmp_path / "c", cwd=tmp_path, check=False)
     assert done.returncode == errors.UnsupportedFormat.exit_code
-    assert "is not a container image" in done.stderr
+    assert_says(done.stderr, "pull/not-container-image")
 
 
 def test_six_pulls_at_once_download_once(tmp_path: Path, registry: FakeRegistry) -> None:

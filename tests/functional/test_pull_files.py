@@ -21,6 +21,7 @@ from tests.builders.warm_kedge import kedge
 from tests.fakes.files import FileServer
 from tests.fakes.http_server import Recorded, Reply
 from tests.fakes.registry import FakeRegistry
+from tests.wording import assert_says
 
 OTHER = "amd64" if MACHINE == "arm64" else "arm64"
 
@@ -138,7 +139,7 @@ def test_unpack_never_takes_a_pulled_file_and_nothing_else(tmp_path: Path, sif: 
     done = kedge("unpack", "--pull", "never", reference, check=False, **here)
     assert not registry.server.seen("/blobs/")
     assert done.returncode == errors.ImageNotFound.exit_code, done.stderr
-    assert "x.sif has been changed since kedge delivered it" in done.stderr
+    assert_says(done.stderr, "pull/been-changed-since-delivered", "x.sif")
 
 
 def test_pull_files_into_other_forms(tmp_path: Path, sif: Path) -> None:
@@ -286,5 +287,5 @@ def test_pull_names_the_address_that_lacks_a_foreign_layer(tmp_path: Path) -> No
         _, reference = add_foreign(registry, [f"{files.url}/missing.sif"])
         done = kedge("pull", tmp_path / "x.sif", reference, cache=tmp_path / "c", check=False)
     assert done.returncode == errors.ImageNotFound.exit_code
-    assert "is kept outside the registry; the answer there is 404" in done.stderr
+    assert_says(done.stderr, "pull/kept-outside-registry-answer", 404)
     assert f"{files.url}/missing.sif" in done.stderr

@@ -21,6 +21,7 @@ from tests.builders.pem_keys import make_pem
 from tests.builders.rows import each_row
 from tests.builders.warm_kedge import kedge
 from tests.fakes.registry import FakeRegistry
+from tests.wording import assert_says
 
 OTHER, OTHER_ELF = "s390x", b"\x7fELF\x02\x02\x01" + bytes(11) + b"\x00\x16"
 FORMS = {
@@ -95,10 +96,10 @@ def test_one_image_of_another_architecture_has_one_rule(foreign: Path, tmp_path:
     words = words if verb == "pull" else words[::-1]
     here = {"cache": tmp_path / "c", "cwd": foreign}
     told = kedge(verb, *words, **here)
-    assert f"is for {OTHER} and does not run on this {MACHINE} host" in told.stderr
+    assert_says(told.stderr, "pull/does-not-run-host", OTHER, MACHINE)
     refused = kedge(verb, "--arch", MACHINE, "-F", *words, check=False, **here)
     assert refused.returncode == NoMatchingPlatform.exit_code
-    assert f"is for {OTHER}, not for {MACHINE}" in refused.stderr
+    assert_says(refused.stderr, "pull/is-for-not-for", OTHER, MACHINE)
     assert "is for" not in kedge(verb, "--arch", OTHER, "-F", *words, **here).stderr
 
 
@@ -113,7 +114,7 @@ def test_the_only_image_of_an_index_follows_the_same_rule(tmp_path: Path, regist
     reference, here = f"docker://{registry.host}/team/only:1", {"cache": tmp_path / "c"}
     told = kedge("pull", tmp_path / "x.sif", reference, **here)
     refused = kedge("pull", "--arch", MACHINE, tmp_path / "y.sif", reference, check=False, **here)
-    assert f"is for {OTHER} and does not run on this {MACHINE} host" in told.stderr
+    assert_says(told.stderr, "pull/does-not-run-host", OTHER, MACHINE)
     assert refused.returncode == NoMatchingPlatform.exit_code
 
 
@@ -169,7 +170,7 @@ def test_apps_that_cannot_be_ones_do_not_stop_a_pull(tmp_path: Path, registry: F
     tar = build.layer(*apps)
     registry.add_image("team/apps", "1", [build.compress(tar)], make_config([tar]))
     done = kedge("pull", tmp_path / "x.sif", f"docker://{registry.host}/team/apps:1", cache=tmp_path / "c")
-    assert "'kedge inspect' will not show the image's help, test and apps" in done.stderr
+    assert_says(done.stderr, "image/inspect-not-show-images-help")
     assert kedge("inspect", "--list-apps", tmp_path / "x.sif", cache=tmp_path / "c").stdout == ""
 
 

@@ -20,6 +20,7 @@ from tests.builders.containers import Runner
 from tests.builders.images import hash_file, make_config, noise
 from tests.builders.waiting import wait_until
 from tests.fakes.registry import FakeRegistry
+from tests.wording import assert_says
 
 _SIZE = 9_000_000  # of a layer that gets a process
 _ARRIVES = 3_000_000  # of it, where it stands still
@@ -122,7 +123,7 @@ def test_a_process_that_is_killed_ends_the_pull_with_a_word_about_it(stalled: su
         os.kill(packer, signal.SIGKILL)
     said = stalled.communicate(timeout=60)[1]
     assert stalled.returncode == LimitReached.exit_code, said
-    assert "the process that inflated layer" in said
+    assert_says(said, "image/process-inflated-layer")
     assert "--threads 2" in said
 
 

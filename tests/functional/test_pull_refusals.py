@@ -20,6 +20,7 @@ from tests.builders.images import MACHINE, add_rich_image, make_config
 from tests.builders.warm_kedge import kedge
 from tests.fakes.http_server import Reply
 from tests.fakes.registry import FakeRegistry
+from tests.wording import assert_says
 
 OTHER = "s390x"
 
@@ -44,13 +45,13 @@ def test_pull_remarks_that_an_image_is_for_another_architecture_and_refuses_it_w
     reference = add_alone(registry, architecture=OTHER)
     for name in ("first.sif", "from-the-store.sif"):
         done = kedge("pull", "--json", tmp_path / name, reference, cache=tmp_path / "full")
-        assert f"is for {OTHER} and does not run on this {MACHINE} host" in done.stderr
+        assert_says(done.stderr, "pull/does-not-run-host", OTHER, MACHINE)
         assert json.loads(done.stdout)["platform"] == f"linux/{OTHER}"
     for cache in ("full", "empty"):
         words = ("pull", "--arch", MACHINE, tmp_path / "x.sif", reference)
         done = kedge(*words, cache=tmp_path / cache, check=False)
         assert done.returncode == errors.NoMatchingPlatform.exit_code
-        assert f"is for {OTHER}, not for {MACHINE}" in done.stderr
+        assert_says(done.stderr, "pull/is-for-not-for", OTHER, MACHINE)
     assert not (tmp_path / "x.sif").exists()
 
 
@@ -76,7 +77,7 @@ def test_pull_lists_what_an_index_has(tmp_path, platforms, said, hint, registry)
     registry.add_manifest("team/index", "1", json.dumps(document).encode(), OCI_INDEX)
     done = kedge("pull", f"docker://{registry.host}/team/index:1", cache=tmp_path / "c", cwd=tmp_path, check=False)
     assert done.returncode == errors.NoMatchingPlatform.exit_code
-    assert f"it is there for: {said}\n" in done.stderr.replace("linux/", "")
+    assert_says(done.stderr.replace("linux/", ""), "base/it-is-there-for", said)
     assert hint in done.stderr
 
 
@@ -86,7 +87,7 @@ def test_pull_says_that_the_registry_lost_a_layer(tmp_path: Path, registry: Fake
     registry.repository_blobs["team/rich"].remove(lost)
     done = kedge("pull", f"docker://{registry.host}/team/rich:1", cache=tmp_path / "c", cwd=tmp_path, check=False)
     assert done.returncode == errors.ImageNotFound.exit_code
-    assert f"lacks a blob of an image in 'team/rich': {lost}" in done.stderr
+    assert_says(done.stderr, "pull/lacks-blob-image", "team/rich", lost)
     assert "push the image again" in done.stderr
 
 

@@ -27,6 +27,7 @@ from tests.builders.small_disks import small_memory
 from tests.builders.warm_kedge import kedge
 from tests.fakes.registry import FakeRegistry
 from tests.requirements import require_program, require_root
+from tests.wording import assert_says
 
 MEBIBYTE = 1 << 20
 
@@ -86,7 +87,7 @@ def test_pull_goes_around_a_store_that_is_too_small(registry: FakeRegistry, tmp_
         done = kedge(*words, cache=disk / "cache")
         assert sum((disk / "cache" / name).stat().st_size for name in files_below(disk / "cache")) < MEBIBYTE
     assert re.search(FULL_CACHE, done.stderr)
-    assert "To use it, free some space (kedge cache clean), or " in done.stderr
+    assert_says(done.stderr, "pull/use-free-some-space-cache")
     assert "KEDGE_CACHEDIR=" in done.stderr
     assert done.stderr.count("warning: ") == 1
     assert len(registry.server.seen("GET .*/blobs/")) == 2, "the config and the layer, once"
@@ -184,7 +185,7 @@ def test_pull_whose_disk_fills_in_the_middle_leaves_nothing_half_written(registr
     with small_memory(tmp_path / "disk", 20 * MEBIBYTE) as disk:
         done = kedge("pull", "--compress", "none", disk / "x.sif", reference, cache=disk / "cache", check=False)
         assert done.returncode == NoSpace.exit_code, done.stderr
-        assert "the file system is full" in done.stderr
+        assert_says(done.stderr, "base/file-system-full")
         assert "Traceback" not in done.stderr
         assert not (disk / "x.sif").exists()
         kept = files_below(disk / "cache")

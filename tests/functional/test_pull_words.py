@@ -17,6 +17,7 @@ from tests.builders.images import add_rich_image
 from tests.builders.rows import each_row
 from tests.builders.warm_kedge import kedge
 from tests.fakes.registry import FakeRegistry
+from tests.wording import assert_says
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def registry() -> Iterator[FakeRegistry]:
 def test_reference_in_the_place_of_the_output_is_explained(tmp_path: Path, reference: str) -> None:
     done = kedge("pull", reference, "tools.sif", cache=tmp_path / "c", cwd=tmp_path, check=False)
     assert done.returncode == UsageError.exit_code
-    assert f"the output comes first: kedge pull tools.sif {reference}" in done.stderr
+    assert_says(done.stderr, "pull/output-comes-first-pull", "tools.sif", reference)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -38,7 +39,7 @@ def test_architecture_of_programs_of_this_machine_cannot_be_chosen(tmp_path: Pat
     other = "arm64" if os.uname().machine == "x86_64" else "amd64"
     done = kedge("pull", "--arch", other, tmp_path / "x.sif", "host:sh", cache=tmp_path / "c", check=False)
     assert done.returncode == NoMatchingPlatform.exit_code
-    assert "packs programs of this host" in done.stderr
+    assert_says(done.stderr, "pull/packs-programs-host")
     wrong = kedge("pull", "--arch", "x86", tmp_path / "x.sif", "host:sh", cache=tmp_path / "c", check=False)
     assert wrong.returncode == InvalidReference.exit_code
     assert "unknown architecture 'x86'" in wrong.stderr

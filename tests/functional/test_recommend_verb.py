@@ -19,6 +19,7 @@ from tests.builders.gpu_hosts import make_host
 from tests.builders.rows import each_row
 from tests.fakes.http_server import Reply
 from tests.fakes.ngc import NgcSite, open_ngc
+from tests.wording import assert_reads, assert_says
 
 V100 = ("--gpu", "V100", "--driver", "535.104.05", "--arch", "amd64")
 
@@ -51,7 +52,7 @@ def test_recommend_takes_only_tags_with_what_is_needed(ngc: NgcSite, capsys: pyt
     words = ("pytorch", "--needs", "pytorch>=2.3", "--needs", "python=3.10", "--gpu", "A100", "--driver", "550.54.15")
     document = ask(capsys, *words, "--arch", "amd64", "--offline")
     assert document["reference"] == "nvcr.io/nvidia/pytorch:24.05-py3"
-    assert "only the 9 tags that are known to have pytorch>=2.3 and python=3.10 were considered" in document["notes"]
+    assert_says(document["notes"], "recommend/only-tags-known-pytorch-python")
     assert any(note.startswith("of 6 tags it is unknown (PyTorch: 5, Python: 6)") for note in document["notes"])
     assert any("NVIDIA's build from before" in note for note in document["notes"])
     assert ask(capsys, "pytorch", *V100, "--offline")["reference"] != document["reference"]
@@ -60,7 +61,7 @@ def test_recommend_takes_only_tags_with_what_is_needed(ngc: NgcSite, capsys: pyt
 def test_recommend_says_of_how_many_tags_a_need_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["recommend", "pytorch", "--needs", "python=3.11", *V100, "--offline"]) == 82
     told = capsys.readouterr().err
-    assert "no tag of nvcr.io/nvidia/pytorch is known to have python=3.11" in told
+    assert_says(told, "recommend/no-tag-known", "nvcr.io/nvidia/pytorch", "python=3.11")
     assert "unknown (Python: 13)" in told
 
 
@@ -83,7 +84,7 @@ def test_recommend_for_k40_names_the_build_that_worked_with_its_warning(capsys: 
     told = capsys.readouterr().err
     assert "lucasfernandoaes/pytorch-legacy:1.6.0" in told
     assert "nelsonliu.me" in told
-    assert "Warning: it is published by a person" in told
+    assert_says(told, "compat/warning-published-person")
 
 
 def test_recommend_gives_the_newest_that_runs_natively(ngc: NgcSite, capsys: pytest.CaptureFixture[str]) -> None:
@@ -91,10 +92,10 @@ def test_recommend_gives_the_newest_that_runs_natively(ngc: NgcSite, capsys: pyt
     printed = capsys.readouterr()
     lines = printed.out.splitlines()
     assert lines[0] == "nvcr.io/nvidia/pytorch:23.10-py3"
-    assert any("is the newest tag that runs natively" in line for line in lines)
+    assert_says("\n".join(lines), "recommend/newest-tag-runs-natively-2")
     assert lines[-1] == "  get:   kedge pull docker://nvcr.io/nvidia/pytorch:23.10-py3"
     assert any(line.startswith("  newer: nvcr.io/nvidia/pytorch:24.") for line in lines)
-    assert "'pytorch' is taken as nvcr.io/nvidia/pytorch" in printed.err
+    assert_says(printed.err, "recommend/pytorch-taken-nvcr-io-nvidia")
     assert len(ngc.registry.server.seen("GET .*/tags/list")) == 1
     assert not ngc.registry.server.seen("/manifests/")
 
@@ -106,9 +107,7 @@ def test_recommend_tells_of_tags_that_no_table_knows(ngc: NgcSite, capsys: pytes
     finally:
         del ngc.registry.manifests["nvidia/pytorch", "27.01-py3"]
     assert document["newer"] == ["27.01-py3"]
-    assert any(
-        "27.01-py3 is newer, but not in kedge's tables: 'kedge data update'" in each for each in document["notes"]
-    )
+    assert_says("\n".join(document["notes"]), "recommend/newer-but-not-kedges-tables")
     assert document["best"]["tag"] == "23.10-py3"
 
 
@@ -116,7 +115,7 @@ def test_recommend_without_the_registry_uses_the_tables(ngc: NgcSite, capsys: py
     ngc.registry.server.fail("tags/list", times=99, reply=Reply(503))
     document = ask(capsys, "pytorch", *V100)
     assert not document["is_from_registry"]
-    assert any("kedge's tables are used instead" in note for note in document["notes"])
+    assert_says("\n".join(document["notes"]), "explain/kedges-tables-used-instead")
     ngc.registry.server.log.clear()
     offline = ask(capsys, "pytorch", *V100, "--offline")
     assert offline["reference"] == document["reference"]
@@ -135,7 +134,7 @@ def test_recommend_for_a_queue_of_a_site(ngc: NgcSite, capsys: pytest.CaptureFix
 def test_recommend_without_a_driver_says_the_tag_of_each_branch(ngc, capsys):
     assert main(["recommend", "pytorch", "--gpu", "V100", "--arch", "amd64"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "nvcr.io/nvidia/pytorch: the tag depends on the driver of Tesla V100, which is unknown"
+    assert_reads(lines[0], "recommend/tag-depends-driver-unknown", "nvcr.io/nvidia/pytorch", "Tesla V100")
     assert "  driver 535 (CUDA 12.2): 23.10-py3" in lines
     assert lines[-1] == "  get:   kedge pull docker://nvcr.io/nvidia/pytorch:TAG"
     (find,) = [line for line in lines if line.startswith("  find:  ")]
@@ -155,8 +154,8 @@ def test_recommend_of_a_match(ngc: NgcSite, capsys: pytest.CaptureFixture[str]) 
 def test_recommend_where_nothing_fits_says_why(ngc: NgcSite, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["recommend", "pytorch", "--gpu", "K40", "--driver", "470"]) == NothingFits.exit_code
     printed = capsys.readouterr()
-    assert "No PyTorch image of NGC is known to have kernels for Tesla K40" in printed.err
-    assert "'kedge recommend cuda' with the same --gpu or --on" in printed.err
+    assert_says(printed.err, "recommend/no-image-ngc-known-kernels", "PyTorch", "Tesla K40")
+    assert_says(printed.err, "recommend/recommend-cuda-same-gpu")
     assert main(["recommend", "cuda", "--gpu", "K40", "--driver", "470"]) == 0
     assert main(["recommend", "pytorch", *H200_OLD]) == NothingFits.exit_code
     assert "kedge tags nvcr.io/nvidia/pytorch" in capsys.readouterr().err
@@ -186,7 +185,7 @@ def test_recommend_by_a_driver_alone_asks_for_the_gpu(ngc, capsys, monkeypatch):
         assert main(["recommend", *words]) == UsageError.exit_code
         printed = capsys.readouterr()
         assert not printed.out
-        assert "name the GPU: --gpu A100 --driver 535.104.05; or the queue: --on SITE:QUEUE" in printed.err
+        assert_says(printed.err, "explain/name-gpu-gpu-driver-queue")
     assert not ngc.registry.server.log
 
 
@@ -195,7 +194,7 @@ def test_recommend_where_too_little_is_known_names_what_is_missing(ngc, capsys, 
     assert main(words) == NothingFits.exit_code
     printed = capsys.readouterr().err
     assert "kernels: 4" in printed
-    assert "hint: 'kedge data update' learns what the configs of nvcr.io/nvidia/jax say" in printed
+    assert_says(printed, "recommend/data-update-learns-configs-say", "nvcr.io/nvidia/jax")
     known = [row for row in load_tables().list_releases("nvcr.io/nvidia/jax")]
     learned = [replace(row, cuda="12.8.0", capabilities="") for row in known]
     tables = Tables(load_tables().cuda, load_tables().gpus, learned)
@@ -204,7 +203,7 @@ def test_recommend_where_too_little_is_known_names_what_is_missing(ngc, capsys, 
     printed = capsys.readouterr().err
     assert "(kernels: 4)\n" in printed
     assert "kedge data update" not in printed
-    assert "hint: 'kedge explain nvcr.io/nvidia/jax:TAG' shows what is known" in printed
+    assert_says(printed, "recommend/explain-tag-shows-known", "nvcr.io/nvidia/jax")
 
 
 @pytest.mark.parametrize(

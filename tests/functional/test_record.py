@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.builders.containers import Runner
+from tests.wording import assert_says
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -111,7 +112,7 @@ def test_record_does_not_replace_what_is_no_record(runner: Runner, image: str) -
         assert "Traceback" not in done.stderr
         in_job = runner.run(*words, env={"KEDGE_JOB_ID": "1"})
         assert (in_job.returncode, in_job.stdout) == (0, "ran\n")
-        assert "the program runs all the same" in in_job.stderr
+        assert_says(in_job.stderr, "submit/program-runs-all-same")
     assert (other.read_text(), text.read_text()) == ("mine", "results")
 
 

@@ -16,6 +16,7 @@ import pytest
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox
 from tests.builders.control_group import enter_group
 from tests.requirements import require_root
+from tests.wording import assert_says
 
 TOP = Path("/sys/fs/cgroup")
 CONTROLLERS = ("memory", "pids", "cpu", "cpuset")
@@ -133,4 +134,4 @@ def test_limits_are_refused_where_the_user_has_no_part_of_the_tree(runner: Runne
     assert "systemd-run --user --scope -p MemoryMax=100M kedge" in done.stderr
     assert "Traceback" not in done.stderr
     done = runner.run("exec", "--memory", "much", str(image), "true")
-    assert "'much' is not a valid value of --memory" in done.stderr
+    assert_says(done.stderr, "run/not-valid-value-memory", "much")

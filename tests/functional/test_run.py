@@ -13,6 +13,7 @@ import pytest
 
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox
 from tests.requirements import REPOSITORY
+from tests.wording import assert_reads, assert_says
 
 
 @pytest.fixture(scope="module", params=["user"])
@@ -45,7 +46,7 @@ def test_exec_runs_as_the_caller_where_it_stands_in_a_root_that_is_read_only(run
     script = "id -u; pwd; touch made-inside; grep NoNewPrivs /proc/self/status; touch /bin/new"
     done = runner.run("exec", image, "sh", "-c", script, cwd=work)
     assert (done.returncode, done.stdout) == (1, f"{runner.uid}\n{work}\nNoNewPrivs:\t1\n")
-    assert done.stderr == "touch: /bin/new: Read-only file system\n"
+    assert_reads(done.stderr, "build/touch-bin-new-read-only-file")
     assert not Path(image, "bin/new").exists()
     assert (work / "made-inside").stat().st_uid == runner.uid
     assert not list((runner.folder / "node/session").iterdir()), "nothing is left behind"
@@ -84,7 +85,7 @@ def test_exec_signals_reach_the_program(runner: Runner, image: str, flags: tuple
 def test_exec_missing_program_is_255(runner: Runner, image: str) -> None:
     done = runner.run("exec", image, "no-such-program")
     assert done.returncode == 255
-    assert '"no-such-program": executable file not found in $PATH' in done.stderr
+    assert_says(done.stderr, "run/executable-file-not-found-path", "no-such-program")
     assert "Traceback" not in done.stderr
 
 
@@ -101,7 +102,7 @@ def test_exec_of_what_the_entry_point_sets_up_says_to_use_run(runner: Runner, im
     runner.read("build", "mpi.sif", "Dockerfile")
     done = runner.run("exec", "mpi.sif", "mpicc", "hello.c")
     assert done.returncode == 255
-    assert "if the image's entry point sets PATH: kedge run IMAGE PROGRAM" in done.stderr
+    assert_says(done.stderr, "run/if-images-entry-point-sets")
     assert runner.read("run", "mpi.sif", "mpicc", "hello.c") == "compiled hello.c\n"
 
 

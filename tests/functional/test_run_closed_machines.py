@@ -13,6 +13,7 @@ import pytest
 
 from tests.builders.containers import Runner, each_role, run_after
 from tests.requirements import require_root
+from tests.wording import assert_says
 
 READ_ONLY = (
     "for folder in /tmp /var/tmp /dev/shm; do mount --bind $folder $folder; mount -o remount,bind,ro $folder; done"
@@ -55,7 +56,7 @@ def test_exec_by_root_without_proc_does_not_blame_the_image(image: str) -> None:
             done = run_after("umount -l /proc", root, *words, image, "true")
             assert done.returncode == 255
             assert "kedge cannot read /proc/self/fd" in done.stderr
-            assert "mount it first: mount -t proc proc /proc" in done.stderr
+            assert_says(done.stderr, "run/mount-first-mount-t-proc")
 
 
 def test_exec_on_a_full_disk_makes_room_or_says_what_helps(runner: Runner) -> None:

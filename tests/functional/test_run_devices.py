@@ -15,6 +15,7 @@ import pytest
 from kedge.image.host_programs.packer import pack_host
 from tests.builders.folder_sink import MemorySink, write_tree
 from tests.requirements import REPOSITORY, open_way, require_program, require_user_namespaces
+from tests.wording import assert_says
 
 SOURCES = REPOSITORY / "tests" / "gpu"
 LIBRARIES = "/.singularity.d/libs"
@@ -124,7 +125,7 @@ def test_devices_older_libcuda_of_the_image_is_not_taken(place: Place) -> None:
         script.unlink()
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads(done.stdout)["libcuda"].startswith(LIBRARIES)
-    assert f"host libcuda {VERSION} is used: it is newer than the image's compat libraries (470.57.02)" in done.stderr
+    assert_says(done.stderr, "run/host-libcuda-used-newer-images", VERSION)
 
 
 def test_devices_by_name_need_a_specification(place: Place) -> None:

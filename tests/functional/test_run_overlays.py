@@ -12,6 +12,7 @@ import pytest
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox
 from tests.builders.servers import wait_until_unused
 from tests.requirements import require_program
+from tests.wording import assert_says
 
 
 @pytest.fixture(scope="module", params=["user"])
@@ -93,7 +94,7 @@ def test_exec_ext3_image_is_changed_with_writable_only(runner: Runner, packed: P
     if runner.uid:
         packed.chmod(0o444)
         wait_until_unused(packed)
-        assert "that you cannot write to" in runner.run("exec", "--writable", str(packed), "true").stderr
+        assert_says(runner.run("exec", "--writable", str(packed), "true").stderr, "run/you-cannot-write")
 
 
 def test_exec_reads_an_ext3_image_whose_last_writer_was_killed(runner: Runner, packed: Path) -> None:

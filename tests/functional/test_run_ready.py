@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from tests.builders.containers import Runner, warm_runner
+from tests.wording import assert_says
 
 runner = warm_runner
 
@@ -33,7 +34,7 @@ def test_ready_as_something_else_than_a_folder_is_said_to_be_in_vain(runner: Run
 def test_instance_of_another_runtime_is_refused(runner: Runner, archive: str) -> None:
     done = runner.run("instance", "start", "--runtime", "podman", archive, "other")
     assert done.returncode == 65
-    assert "cannot start instances for kedge" in done.stderr
+    assert_says(done.stderr, "run/cannot-start-instances")
 
 
 def test_instance_whose_number_cannot_be_written_does_not_stay(runner: Runner, archive: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 from kedge.errors import NoScheduler, SchedulerFailed
 from tests.builders.rows import each_row
 from tests.builders.warm_kedge import kedge
+from tests.wording import assert_begins
 
 SLURM = """\
 NAME: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host
@@ -76,7 +77,7 @@ def test_verbs_do_not_try_an_unreadable_configuration(tmp_path, verb, monkeypatc
     monkeypatch.setenv("SLURM_CONF", "/nonexistent/slurm.conf")
     done = run(tmp_path, "generic-slurm", "scontrol: fatal: tried for a minute\n", *VERBS[verb])
     assert done.returncode == NoScheduler.exit_code
-    assert done.stderr.startswith("kedge: SLURM_CONF is '/nonexistent/slurm.conf', which cannot be read")
+    assert_begins(done.stderr, "doctor/cannot-read", "SLURM_CONF", "/nonexistent/slurm.conf")
     assert "unset SLURM_CONF" in done.stderr
 
 

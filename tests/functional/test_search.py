@@ -15,6 +15,7 @@ from tests.builders.certificates import make_authority
 from tests.builders.rows import each_row
 from tests.fakes.http_server import FakeServer, Recorded, Reply
 from tests.fakes.proxy import ConnectProxy
+from tests.wording import assert_says
 
 KEY = "nvapi-very-secret-key"
 JSON = {"Content-Type": "application/json"}
@@ -113,7 +114,7 @@ def test_search_goes_on_without_one_catalog(catalogs: Catalogs, capsys: pytest.C
     catalogs.ngc = Reply(400, b"{}")
     assert main(["search", "pytorch"]) == 0
     printed = capsys.readouterr()
-    assert "warning: NGC was not searched: unexpected answer from the NGC catalogue: status 400" in printed.err
+    assert_says(printed.err, "explain/warning-ngc-not-searched-unexpected")
     assert "docker.io/pytorch/pytorch" in printed.out
     assert "nvcr.io/nvidia/pytorch" in printed.out  # from the tables
 
@@ -122,7 +123,7 @@ def test_search_without_any_catalog_says_what_to_do(catalogs: Catalogs, capsys: 
     catalogs.ngc = catalogs.hub = Reply(503)
     assert main(["search", "pytorch"]) == NetworkFailed.exit_code
     printed = capsys.readouterr()
-    assert "NGC and Docker Hub do not answer, so nothing could be searched" in printed.err
+    assert_says(printed.err, "explain/ngc-docker-hub-do-not")
     assert "'kedge search pytorch --offline'" in printed.err
 
 
@@ -167,7 +168,7 @@ def test_search_warns_of_images_of_strangers(capsys: pytest.CaptureFixture[str])
     assert main(["search", "--offline", "k40"]) == 0
     told = capsys.readouterr()
     assert "docker.io/lucasfernandoaes/pytorch-legacy" in told.out
-    assert "warning: docker.io/lucasfernandoaes/pytorch-legacy is published by a person" in told.err
+    assert_says(told.err, "explain/warning-docker-io-lucasfernandoaes-pytorch-legacy")
 
 
 def test_search_by_task_stands_beside_what_the_catalogues_say(catalogs, capsys):

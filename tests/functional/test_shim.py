@@ -25,6 +25,7 @@ from tests.builders.rows import each_row
 from tests.builders.warm_kedge import kedge
 from tests.functional.test_cli_container import FORBIDDEN
 from tests.requirements import REPOSITORY, require_shared, require_user_namespaces
+from tests.wording import assert_reads, assert_says
 
 # The options of job scripts, most frequent first, in the spellings that they have there.
 SCRIPTS = r"""
@@ -271,7 +272,7 @@ def test_shim_install_goes_to_the_users_programs_by_default(tmp_path: Path) -> N
     done = run_kedge("shim", "install", HOME=str(tmp_path), PATH="/usr/bin:/bin")
     folder = tmp_path / ".local/bin"
     assert is_shim(str(folder / "apptainer"))
-    assert done.stderr == f'warning: {folder} is not in PATH: export PATH="{folder}:$PATH"\n'
+    assert_reads(done.stderr, "shims/warning-not-path-export-path", folder)
     shown = json.loads(run_kedge("--json", "shim", "list", HOME=str(tmp_path), PATH="/usr/bin:/bin").stdout)
     assert {each["state"] for each in shown} == {"off-path"}
 
@@ -293,7 +294,7 @@ def test_shim_install_leaves_other_programs_alone(tmp_path: Path) -> None:
     real.write_text("#!/bin/sh\necho real\n")
     done = install(tmp_path)
     assert done.returncode == 31
-    assert f"{real} is there, and is not kedge's" in done.stderr
+    assert_says(done.stderr, "shims/not-kedges", real)
     assert [each.name for each in tmp_path.iterdir()] == ["singularity"]
     assert run_kedge("shim", "remove", "--dir", str(tmp_path)).returncode == 0
     assert real.read_text() == "#!/bin/sh\necho real\n"
@@ -318,9 +319,9 @@ def test_shim_install_says_which_program_a_shell_finds(tmp_path: Path) -> None:
     real.chmod(0o755)
     ours = tmp_path / "ours"
     first = install(ours, path=f"{real.parent}:{ours}:/usr/bin")
-    assert f"your shell finds another apptainer first, {real}" in first.stderr
+    assert_says(first.stderr, "shims/your-shell-finds-another-apptainer", real)
     after = install(ours, path=f"{ours}:{real.parent}:/usr/bin")
-    assert f"apptainer now starts kedge; the other one is still {real}" in after.stderr
+    assert_says(after.stderr, "shims/apptainer-now-starts-other-one", real)
 
 
 @pytest.mark.parametrize("name", ["with blank", "l" * 130])
@@ -344,7 +345,7 @@ def test_shim_without_its_package_says_so(tmp_path: Path) -> None:
     done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "kedge is not in /nowhere" in done.stderr
-    assert "to write this file again: kedge shim install" in done.stderr
+    assert_says(done.stderr, "shims/write-file-again-shim-install")
     assert MARK in path.read_text()
 
 

@@ -17,6 +17,7 @@ from tests.builders.busybox import read_busybox
 from tests.builders.containers import Runner, each_role
 from tests.builders.shims import with_shim
 from tests.builders.squashfs_images import add_file, add_folder, add_special, write_image
+from tests.wording import assert_begins, assert_says
 
 FATAL, WARNING, INFO = "FATAL:   ", "WARNING: ", "INFO:    "
 
@@ -59,12 +60,12 @@ def test_shim_first_use_says_nothing_where_nobody_sits(runner: Runner, shim: Run
     done = shim.run(*words)
     assert (done.returncode, done.stdout, done.stderr) == (0, "out\n", "own\n")
     fresh.touch()  # unpacked anew, or known: both are right
-    assert "devices in the image became empty files" in runner.run("unpack", "--pull", "always", str(fresh)).stderr
+    assert_says(runner.run("unpack", "--pull", "always", str(fresh)).stderr, "image/devices-image-became-empty-files")
 
 
 def test_shim_first_use_says_more_where_more_is_wanted(shim: Runner, fresh: Path) -> None:
     done = shim.run("-v", "exec", "--root-from", "unpack", str(fresh), "/bin/sh", "-c", ":")
-    assert f"{INFO}devices in the image became empty files" in done.stderr
+    assert_says(done.stderr, "image/devices-image-became-empty-files-2", INFO)
     assert {line.partition(":")[0] for line in done.stderr.splitlines()} <= {"VERBOSE", "INFO", "WARNING"}
 
 
@@ -197,8 +198,8 @@ def test_ranks_without_their_launchers_variables_are_warned(runner: Runner, imag
     for flag in ("--cleanenv", "-C", "--compat"):
         done = runner.run("exec", flag, image, "true", env=launch())
         assert done.returncode == 0
-        assert f"{flag} removes the variables of the MPI launcher" in done.stderr
-        assert "4 programs of one rank each" in done.stderr
+        assert_says(done.stderr, "run/removes-variables-mpi-launcher", flag)
+        assert_says(done.stderr, "run/programs-one-rank-each", 4)
     for env in ({}, {**launch(), **given}, launch(size=1)):
         assert runner.run("exec", "--cleanenv", image, "true", env=env).stderr == ""
 
@@ -206,7 +207,7 @@ def test_ranks_without_their_launchers_variables_are_warned(runner: Runner, imag
 def test_ranks_with_a_container_each_are_warned(runner: Runner, shim: Runner, image: str) -> None:
     done = shim.run("exec", "--sharens=false", image, "true", env=launch())
     assert done.returncode == 0
-    assert done.stderr.startswith(f"{WARNING}--sharens=false gives every rank a container of its own")
+    assert_begins(done.stderr, "run/sharens-false-gives-every-rank", WARNING)
     assert runner.run("exec", "--sharens=false", image, "true").stderr == ""
     other = runner.run("exec", "--sharens=false", image, "true", env=launch(rank=3))
     assert other.stderr == "", "one speaks for all"

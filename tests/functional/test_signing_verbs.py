@@ -38,6 +38,7 @@ from tests.builders.pem_keys import make_certificate, make_pem
 from tests.builders.rows import each_row
 from tests.builders.sif import build_sif
 from tests.fakes.http_server import FakeServer, Recorded, Reply
+from tests.wording import assert_says
 
 runner = warm_runner
 EVE = simple_block(make_pair("ed25519", 401, created=1_700_000_000))
@@ -168,7 +169,7 @@ def test_sign_and_verify_with_pem_keys(ring, image, tmp_path, monkeypatch, capsy
     assert main(["verify", str(image)]) == 0
     stranger = make_pem(tmp_path, "rsa")[1]
     assert main(["verify", "--key", str(stranger), str(image)]) == errors.SignatureInvalid.exit_code
-    assert "was not made by the given key" in capsys.readouterr().err
+    assert_says(capsys.readouterr().err, "sign/not-made-given-key")
 
 
 def test_verify_with_a_certificate(ring: KeyRing, image: Path, tmp_path: Path) -> None:
@@ -390,7 +391,7 @@ def test_verify_does_not_accept_a_key_that_only_the_server_vouches_for(ring, ima
     assert main(["verify", "--url", url, str(image)]) == errors.KeyNotFound.exit_code
     shown = capsys.readouterr()
     assert "Objects verified" not in shown.out
-    assert "which only the key server knows" in shown.err
+    assert_says(shown.err, "sign/only-key-server-knows")
     pull = ["key", "pull", "--url", url, EVE.fingerprint]
     assert f"kedge {' '.join(pull)}" in shown.err.replace("\n  ", " ")
     assert main(["verify", "--json", "--url", url, str(image)]) == errors.KeyNotFound.exit_code

@@ -21,6 +21,7 @@ from kedge.cluster.site import Site
 from tests.builders.queue_user import QueueUser
 from tests.fakes.registry import FakeRegistry
 from tests.requirements import require_user_namespaces
+from tests.wording import assert_says
 
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
@@ -129,7 +130,7 @@ def test_without_the_registry_and_a_cache_the_job_may_still_pull(user: User) -> 
     user.run("cache", "clean", "--force")
     user.registry.__exit__(None, None, None)
     done = user.run("submit", "--dry-run", "--pull", "in-job", user.name, "cat", "/mark")
-    assert f"the tag is not pinned: the job runs {user.name} as it is when pulled" in done.stderr
+    assert_says(done.stderr, "pull/tag-not-pinned-job-runs", user.name)
     assert f'"$image" {user.name}\n' in done.stdout
     refused = user.run("submit", user.name, "cat", "/mark", check=False)
     assert refused.returncode != 0
@@ -173,7 +174,7 @@ def test_sif_files_in_a_registry_are_pinned_too(user: User) -> None:
 
 def test_an_image_that_was_pulled_is_looked_into_before_the_queue(user: User) -> None:
     shown = user.run("submit", "--dry-run", "--torchrun", user.name, "train.py").stderr
-    assert f"({user.name} is not on this host yet); kedge looks when it has pulled the image" in shown
+    assert_says(shown, "submit/not-host-yet-looks-pulled", user.name)
     done = user.run("submit", "--torchrun", user.name, "train.py", check=False)
     assert done.returncode == 93, done.stderr
     assert "has no PyTorch, which --torchrun needs" in done.stderr
@@ -184,6 +185,6 @@ def test_an_image_that_was_pulled_is_looked_into_before_the_queue(user: User) ->
     (torch / "distributed/run.py").touch()
     user.publish("two")
     done = user.run("submit", "--script", "saved.sh", "--runtime", "apptainer", "--torchrun", user.name, "train.py")
-    assert "python -m torch.distributed.run starts the processes of each node: PyTorch of the image" in done.stderr
+    assert_says(done.stderr, "compat/python-m-torch-distributed-run", "PyTorch")
     for script in (user.folder / "saved.sh", *user.folder.rglob("script.sh")):
         assert "python -m torch.distributed.run --standalone" in script.read_text().replace("\\\n   ", "")

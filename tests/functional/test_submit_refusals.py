@@ -10,6 +10,7 @@ import pytest
 
 from tests.builders.queue_user import QueueUser
 from tests.builders.rows import each_row
+from tests.wording import assert_says
 
 BATCH = "#!/bin/bash\n#SBATCH --nodes=1\nsrun hostname\n"
 FILES = {
@@ -89,7 +90,7 @@ def test_a_dry_run_refuses_them_too(user: User) -> None:
 
 def test_a_description_is_held_to_the_same(user: User) -> None:
     (user.folder / "kedge.toml").write_text('[job]\nimage = "good.sif"\ncommand = ["--time", "1h"]\n')
-    assert "begins with '--time', which is not a program" in user.refused()
+    assert_says(user.refused(), "submit/begins-not-program", "--time")
     (user.folder / "kedge.toml").write_text('[job]\nimage = "job.sh"\n')
     assert "is a batch script" in user.refused()
 

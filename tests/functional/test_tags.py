@@ -20,6 +20,7 @@ from tests.builders.rows import each_row
 from tests.fakes.http_server import Reply
 from tests.fakes.ngc import OTHERS, PYTORCH, NgcSite, open_ngc
 from tests.fakes.registry import FakeRegistry
+from tests.wording import assert_reads, assert_says
 
 
 @pytest.fixture(scope="module")
@@ -63,15 +64,15 @@ def test_tags_are_those_of_the_registry_newest_first(ngc: NgcSite, capsys: pytes
     assert known["framework_version"].startswith("1.12.0")
     assert rows["19.01-py3"]["marks"] == ["deleted"]
     assert rows["27.01-py3-igpu"]["marks"] == ["Jetson"]
-    assert any("2 tags are newer than kedge's tables, up to 27.01-py3" in note for note in document["notes"])
-    assert any("1 tag is a signature" in note for note in document["notes"])
+    assert_says("\n".join(document["notes"]), "explain/tags-newer-kedges-tables-up", "27.01-py3")
+    assert_says("\n".join(document["notes"]), "explain/tag-signature")
     assert not ngc.registry.server.seen("/manifests/")  # no request per tag
 
 
 def test_tags_of_a_short_name_say_what_was_made_of_it(ngc: NgcSite, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tags", "pytorch", "--limit", "2"]) == 0
     printed = capsys.readouterr()
-    assert "'pytorch' is taken as nvcr.io/nvidia/pytorch" in printed.err
+    assert_says(printed.err, "recommend/pytorch-taken-nvcr-io-nvidia")
     assert "more; --all shows them" in printed.err
     assert [line.split()[0] for line in printed.out.splitlines()] == ["TAG", "27.01-py3", "27.01-py3-igpu"]
 
@@ -87,7 +88,7 @@ def test_tags_by_cuda(ngc: NgcSite, capsys: pytest.CaptureFixture[str]) -> None:
     assert {row["cuda"] for row in newest} == {"12.8.1", "13.0.0"}
     pytorch = ask(capsys, "pytorch", "--cuda", "12")
     assert all(row["cuda"].startswith("12.") for row in pytorch["tags"])
-    assert any("whose CUDA is unknown (--cuda)" in note for note in pytorch["notes"])
+    assert_says("\n".join(pytorch["notes"]), "explain/whose-cuda-unknown-cuda")
 
 
 def test_tags_mark_what_nvidia_deletes(ngc: NgcSite, capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,7 +104,7 @@ def test_tags_mark_what_nvidia_deletes(ngc: NgcSite, capsys: pytest.CaptureFixtu
 def test_tags_mark_series_that_have_ended(ngc: NgcSite, capsys: pytest.CaptureFixture[str]) -> None:
     document = ask(capsys, "tensorflow", "--match", "*-tf[12]-py3")
     assert all("series ended" in row["marks"] for row in document["tags"])
-    assert any("TensorFlow 1 ended with 23.03" in note for note in document["notes"])
+    assert_says("\n".join(document["notes"]), "compat/tensorflow-ended")
     assert any("TensorFlow ended with 25.02" in note for note in document["notes"])
     ngc.registry.add_image("nvidia/tensorflow", "27.01-tf2-py3", [b"x"])
     try:
@@ -123,7 +124,7 @@ def test_tags_since_and_match(ngc: NgcSite, capsys: pytest.CaptureFixture[str]) 
     assert names(ask(capsys, "pytorch:24.03-py3")) == ["24.03-py3"]
     assert not names(ask(capsys, "pytorch", "--match", "nothing*"))
     assert main(["tags", "pytorch", "--since", "2031"]) == 0
-    assert capsys.readouterr().out == "no tags of nvcr.io/nvidia/pytorch fit\n"
+    assert_reads(capsys.readouterr().out, "explain/no-tags-nvcr-io-nvidia")
 
 
 def test_tags_that_run_there(ngc: NgcSite, capsys: pytest.CaptureFixture[str]) -> None:
@@ -173,7 +174,7 @@ def test_tags_look_tells_what_could_not_be_read(ngc: NgcSite, capsys: pytest.Cap
     ngc.registry.server.fail("/manifests/24.01-py3", times=9, reply=Reply(200, b"[" * 100_000))
     document = ask(capsys, "pytorch", "--match", "24.0[13]-py3", "--look")
     assert [row["is_looked_at"] for row in document["tags"]] == [True, False]
-    assert any("1 config could not be read" in note for note in document["notes"])
+    assert_says("\n".join(document["notes"]), "explain/config-could-not-read")
 
 
 def test_tags_without_the_registry_are_those_of_the_tables(ngc: NgcSite, capsys: pytest.CaptureFixture[str]) -> None:
@@ -182,9 +183,7 @@ def test_tags_without_the_registry_are_those_of_the_tables(ngc: NgcSite, capsys:
     assert not document["is_from_registry"]
     assert names(document)[0] == "26.08-py3"
     assert all("deleted" not in row["marks"] for row in document["tags"])
-    assert any(
-        "kedge's tables are used instead, so some of the tags may be deleted" in note for note in document["notes"]
-    )
+    assert_says("\n".join(document["notes"]), "explain/kedges-tables-used-instead-some")
     ngc.registry.server.log.clear()
     offline = ask(capsys, "pytorch", "--offline")
     assert names(offline) == names(document)
@@ -231,13 +230,13 @@ def test_tags_of_a_repository_that_the_tables_do_not_know_are_an_error_offline(n
     assert "did you mean 'pytorch'?" in capsys.readouterr().err
     assert not ngc.registry.server.log
     assert main(["tags", "tacc/tacc-ml", "--offline"]) == ImageNotFound.exit_code
-    assert "single tags are known: kedge search tacc-ml --offline" in capsys.readouterr().err
+    assert_says(capsys.readouterr().err, "compat/single-tags-known-search-tacc-ml")
 
 
 def test_tags_for_a_driver_without_a_gpu_say_what_is_missing(ngc, capsys, monkeypatch):
     monkeypatch.setattr("kedge.container.facts.gather_host", lambda _: make_host({"/dev/null": ""}))  # no GPU here
     notes = ask(capsys, "pytorch", "--driver", "535", "--limit", "2")["notes"]
-    assert any("the GPU of a machine with driver 535 is unknown: name it with --gpu GPU" in note for note in notes)
+    assert_says("\n".join(notes), "explain/gpu-machine-driver-unknown-name")
 
 
 def test_tags_on_a_narrow_terminal_drop_columns_and_never_break_a_tag() -> None:

@@ -22,6 +22,7 @@ from kedge.jobs.submit import plan_submit
 from kedge.system.settings import Settings
 from tests.builders.gpu_hosts import make_image
 from tests.builders.user_threads import TABLES, about, ask, case, make_node, read_image, start, tell
+from tests.wording import assert_ends, assert_reads, assert_says
 
 
 @pytest.mark.parametrize(
@@ -70,7 +71,7 @@ def test_threads_torchs_own_warning_is_read() -> None:
         "UserWarning: \nGeForce RTX 3090 with CUDA capability sm_86 is not compatible with the current PyTorch "
         "installation.\nThe current PyTorch install supports CUDA capabilities sm_37 sm_50 sm_60 sm_70 sm_75.\n"
     )
-    assert clue.cause == "the image has no kernels for a GPU of compute capability 8.6; it has 3.7 5.0 6.0 7.0 7.5"
+    assert_reads(clue.cause, "diagnose/image-no-kernels-gpu-compute", "8.6")
 
 
 @about(26)
@@ -79,8 +80,8 @@ def test_threads_queue_with_several_kinds_of_nodes() -> None:
     image = read_image("own/image:1", CUDA_VERSION="11.1.1", TORCH_CUDA_ARCH_LIST="3.7 5.0 6.0 7.0 7.5")
     verdict = judge(image, Target("queue gpu", "queue", gpus, driver="470.57.02"), TABLES)
     assert verdict.outcome == NO
-    assert verdict.headline.endswith("; it runs on Tesla V100")
-    assert "Request one kind of GPU in the job." in tell(verdict)
+    assert_ends(verdict.headline, "compat/it-runs-on", "Tesla V100")
+    assert_says(tell(verdict), "compat/request-one-kind-gpu-job")
 
 
 @about(27)
@@ -93,7 +94,7 @@ def test_threads_image_and_queue_are_checked_together(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path), "KEDGE_CACHEDIR": str(tmp_path / "store")}
     with pytest.raises(WillNotRun) as caught:
         plan_submit(job, cluster, Settings.load({}, environ), environ, str(tmp_path))
-    assert caught.value.message == f"{image} does not run on Tesla P100: it has no kernels for that GPU"
+    assert_reads(caught.value.message, "compat/does-not-run-tesla-no", image)
     assert "List images that fit: " in (caught.value.hint or "")
     env = 'export CUDA_VERSION=12.6.3\nexport TORCH_CUDA_ARCH_LIST="7.0 7.5 8.0 8.6 9.0+PTX"\n'
     with pytest.raises(WillNotRun, match=r"Tesla P100-PCIE-16GB \(compute capability 6\.0\) is older than all GPUs"):

@@ -29,6 +29,7 @@ from tests.builders.oci_images import make_tar
 from tests.builders.user_threads import TABLES, about, ask, case, make_node, read_image, start, tell
 from tests.fakes.ngc import NgcSite, open_ngc
 from tests.fakes.registry import FakeRegistry
+from tests.wording import assert_reads, assert_says
 
 CUDA = "nvcr.io/nvidia/cuda"
 WIDE = "cuda>=11.6 brand=tesla,driver>=450,driver<451 brand=tesla,driver>=460,driver<461"
@@ -91,11 +92,11 @@ def test_threads_toolkit_of_the_host_makes_no_difference(tmp_path: Path) -> None
     root = write_machine(tmp_path, tree, has_nvml=False)
     here = Surroundings({}, Settings.load(None, {"HOME": str(tmp_path)}), str(root))
     note = check_driver(here)[-1]
-    assert (note.level, note.what) == (
-        NOTE,
-        "CUDA toolkit 9.0.176 is installed (/usr/local/cuda-9.0), but driver 375.26 runs CUDA up to 8.0",
+    assert note.level == NOTE
+    assert_reads(
+        note.what, "doctor/cuda-toolkit-installed-but-driver", "9.0.176", "/usr/local/cuda-9.0", "375.26", "8.0"
     )
-    assert "not the host's toolkit or nvcc" in note.why
+    assert_says(note.why, "doctor/not-hosts-toolkit-nvcc")
 
 
 @about(3)
@@ -104,7 +105,7 @@ def test_threads_image_without_a_tag_is_a_question(ngc: NgcSite, capfd: pytest.C
         status, told = ask_kedge(capfd, verb, CUDA)
         assert status == ImageNotFound.exit_code
         assert "has no 'latest'" in told
-        assert f"hint: list the tags: kedge tags {CUDA}" in told
+        assert_says(told, "pull/list-tags-tags", CUDA)
 
 
 def add_build(registry: FakeRegistry, requires: str) -> str:
@@ -137,8 +138,8 @@ def test_threads_message_without_advice_is_put_in_words() -> None:
     image = read_image("xilinx/vitis-ai:gpu", CUDA_VERSION="10.0.130", NVIDIA_REQUIRE_CUDA="cuda>=10.0")
     verdict = ask(image, "GeForce GTX 1080 Ti", "390.46")
     assert verdict.outcome == NO
-    assert "CUDA 10.0.130 needs driver 410.48 or newer" in tell(verdict)
-    assert "Take an image for CUDA 9.1 or older, ask the administrators for driver 410.48 or newer" in tell(verdict)
+    assert_says(tell(verdict), "compat/needs-driver-newer", "CUDA 10.0.130", "410.48")
+    assert_says(tell(verdict), "compat/take-image-cuda-older-ask")
 
 
 @pytest.mark.parametrize(
@@ -150,11 +151,11 @@ def test_threads_gate_that_refuses_what_would_run(ngc, capfd, gpu, driver):
     verdict = json.loads(told)["verdict"]
     assert (status, verdict["outcome"]) == (0, MINOR)
     sentences = " ".join(f"{each['sentence']} {each['remedy']}" for each in verdict["judgements"])
-    assert f"Driver {driver} is older than the 570.124.06 that CUDA 12.8.1 needs, but 525.60.13" in sentences
-    assert f"refuse the image on {verdict['headline'].split(' on ')[1].split(' with ')[0]}" in sentences
-    assert "requires cuda>=12.8 or one of the drivers it lists" in sentences
-    assert "With docker, podman or enroot, set NVIDIA_DISABLE_REQUIRE=1." in sentences
-    assert "take an image for CUDA 12.4 or older" in sentences
+    assert_says(sentences, "compat/driver-older-cuda-needs-but", driver, "570.124.06")
+    assert_says(sentences, "compat/refuse-image", verdict["headline"].split(" on ")[1].split(" with ")[0])
+    assert_says(sentences, "doctor/requires-cuda-one-drivers-lists")
+    assert_says(sentences, "compat/docker-podman-enroot-set-nvidia")
+    assert_says(sentences, "compat/take-image-older", "CUDA 12.4")
 
 
 @about(11)
@@ -196,9 +197,7 @@ def test_threads_geforce_does_not_take_the_images_libcuda(*, cuda, built_for, gp
     )  # fmt: skip
     verdict = ask(image, gpu, driver)
     assert verdict.outcome == outcome
-    assert f"runs on data-center GPUs only and fails on {gpu} with error 804, so kedge does not use it." in tell(
-        verdict
-    )
+    assert_says(tell(verdict), "compat/runs-data-center-gpus-only-fails", gpu)
     assert "ask the administrators for driver" in tell(verdict) or "or driver 545.23.08 or newer" in tell(verdict)
 
 
@@ -208,7 +207,7 @@ def test_threads_libcuda_of_the_image_does_not_win_on_geforce() -> None:
     image = make_compat_image("575.57.08", None, COMPAT, f"{COMPAT}:/usr/local/nvidia/lib64")
     additions = start(make_node("535.104.05", AMPERE), image)
     assert additions.prepend_library_path == [LIBRARIES]
-    assert any(f"run on data-center GPUs only, not on {AMPERE}" in note for note in additions.notes)
+    assert_says("\n".join(additions.notes), "run/run-data-center-gpus-only-not", AMPERE)
 
 
 @about(15)
@@ -241,7 +240,7 @@ def test_threads_mixed_compat_package_outside_of_containers(tmp_path: Path) -> N
     here = Surroundings({"LD_LIBRARY_PATH": COMPAT}, Settings.load(None, {"HOME": str(tmp_path)}), str(root))
     finding = check_libraries(here)[-1]
     assert finding.level == WARNING
-    assert f"has another libcuda than the driver's 580.95.05: {COMPAT}, 590.44.01" in finding.what
+    assert_says(finding.what, "doctor/another-libcuda-drivers", "580.95.05", COMPAT, "590.44.01")
     assert "803 or 804" in finding.why
     assert f"remove {COMPAT} from LD_LIBRARY_PATH" in finding.fix
     assert FOLDER not in finding.what
@@ -252,9 +251,9 @@ def test_threads_error_802_is_another_thing_than_804(tmp_path: Path) -> None:
     said = "Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before? Error {}"
     [first] = find_clues(said.format("802: system not yet initialized"))
     [second] = find_clues(said.format("804: forward compatibility was attempted on non supported HW"))
-    assert "fabric manager does not run" in first.cause
-    assert "runs on data-center GPUs only" in second.cause
-    assert "'kedge recommend IMAGE --gpu GPU --driver VERSION' names a tag that fits" in second.remedy
+    assert_says(first.cause, "diagnose/fabric-manager-does-not-run")
+    assert_says(second.cause, "compat/runs-data-center-gpus-only")
+    assert_says(second.remedy, "diagnose/recommend-image-gpu-gpu-driver")
     root = write_machine(tmp_path, {**make_gpu_tree(), "/dev/nvidia-nvswitchctl": ""})
     [finding] = check_fabric(Surroundings({}, Settings.load(None, {"HOME": str(tmp_path)}), str(root)))
     assert "802" in finding.why
@@ -265,8 +264,8 @@ def test_threads_least_driver_of_an_image_is_told() -> None:
     told = "\n".join(list_lines(Explanation(read_image("nvcr.io/nvidia/pytorch:24.01-py3")), TABLES))
     needs = told.partition("Driver required")[2].partition("GPU required")[0]
     assert needs.split()[0] == "545.23.08"
-    assert "525.60.13 or newer by minor-version compatibility" in needs
-    assert "470, 525, 535, 545 on data-center GPUs" in needs
+    assert_says(needs, "compat/newer-minor-version-compatibility", "525.60.13")
+    assert_says(needs, "compat/data-center-gpus")
 
 
 @about(21)
@@ -274,8 +273,8 @@ def test_threads_error_804_in_the_words_of_another_library() -> None:
     [clue] = find_clues(
         "[E:onnxruntime] CUDA failure 804: forward compatibility was attempted on non supported HW ; GPU=0 ; expr="
     )
-    assert "the libcuda of the image (/usr/local/cuda/compat) was loaded" in clue.cause
-    assert "start it with 'kedge run --nv', which leaves it out there" in clue.remedy
+    assert_says(clue.cause, "diagnose/libcuda-image-usr-local-cuda")
+    assert_says(clue.remedy, "diagnose/start-run-nv-leaves-out")
 
 
 @about(14, 15)

@@ -26,6 +26,7 @@ from tests.builders import payloads
 from tests.builders.gpu_hosts import ALL, CUDA_IMAGE, NEUTRAL, make_driver_tree, make_elf, make_host, make_image
 from tests.builders.nvml import make_gpu_tree, write_machine
 from tests.builders.user_threads import TABLES, about, ask, case, make_node, read_image, start, tell
+from tests.wording import assert_begins, assert_ends, assert_reads, assert_says
 
 GNU = "/usr/lib/x86_64-linux-gnu"
 ARM = "/usr/lib/aarch64-linux-gnu"
@@ -56,11 +57,11 @@ def test_threads_graphics_libraries_of_a_newer_host(image_glibc: str, host_glibc
     verdict = ask(image, "NVIDIA GeForce RTX 3090", "525.60.13", glibc=host_glibc)
     assert verdict.outcome == NATIVE
     assert "With 'apptainer --nv'" in tell(verdict)
-    assert "'GLIBC_2.34 not found'. kedge mounts the driver's own libraries only" in tell(verdict)
+    assert_says(tell(verdict), "compat/glibc-not-found-mounts-drivers")
     drawing = make_image({f"{GNU}/libGLdispatch.so.0": make_elf()})  # an image that asks for graphics gets no more
     assert not name_libraries(start(make_node("525.60.13", A100), drawing)) & set(NEUTRAL)
     [clue] = find_clues(message)
-    assert f"a library of the host, {message.split('by ')[1][:-1]}, was brought into an image" in clue.cause
+    assert_says(clue.cause, "diagnose/library-host-brought-image", message.split("by ")[1][:-1])
 
 
 @about(33)
@@ -94,7 +95,7 @@ def test_threads_library_path_that_is_set_anew() -> None:
     found = payloads.plan(payloads.make_image(), host).environ["LD_LIBRARY_PATH"]
     assert found == f"/opt/app/lib:{LIBRARIES}"
     [clue] = find_clues("ImportError: libcuda.so.1: cannot open shared object file: No such file or directory")
-    assert "LD_LIBRARY_PATH was set anew and lost /.singularity.d/libs" in clue.cause
+    assert_says(clue.cause, "diagnose/ld-library-path-set-anew")
     assert "LD_LIBRARY_PATH=NEW:$LD_LIBRARY_PATH" in clue.remedy
 
 
@@ -114,9 +115,9 @@ def test_threads_empty_libcuda_in_an_image(tmp_path: Path) -> None:
     (box / f"{GNU[1:]}/libcuda.so.1").write_bytes(b"")
     workplace = Workplace(Settings.load({"cache_directory": tmp_path / "cache"}, {"HOME": str(tmp_path)}))
     traits = explain(Reference.parse(str(box)), workplace, tables=TABLES).traits
-    assert any("libcuda.so.1 is empty: the image was made in a container" in note for note in traits.notes)
+    assert_says("\n".join(traits.notes), "compat/empty-image-made-container", "libcuda.so.1")
     [finding] = [each for each in judge_image(traits, None, None, {"HOME": str(tmp_path)}) if each.level == WARNING]
-    assert "delete these files and rebuild the image" in finding.fix
+    assert_says(finding.fix, "doctor/delete-files-rebuild-image")
     image = make_image({f"{GNU}/libcuda.so.1": b"", "/etc/ld.so.conf": f"{GNU}\n"})
     assert start(make_node("535.104.05", A100), image).prepend_library_path == [LIBRARIES]
     [clue] = find_clues(f"ImportError: {GNU}/libcuda.so.1: file too short")
@@ -127,7 +128,7 @@ def test_threads_empty_libcuda_in_an_image(tmp_path: Path) -> None:
 def test_threads_forgotten_nv_is_said() -> None:
     host = make_node("535.104.05", A100, environ={"CUDA_VISIBLE_DEVICES": "0"})
     [said] = plan_devices(RunOptions(), host, make_image()).warnings
-    assert said.endswith("add --nv to see it inside the container.")
+    assert_ends(said, "run/add-nv-see-inside-container")
 
 
 @about(41)
@@ -151,9 +152,9 @@ def test_threads_libraries_are_there_and_no_gpu_is() -> None:
     tree = make_driver_tree("535.104.05", (A100,))
     assert "libcuda.so.1" in name_libraries(start(make_host(tree)))
     refused = start(make_host(tree, refused=("/dev/nvidia0",)))
-    assert "you may not use them (no permission for /dev/nvidia0)" in refused.warnings[0]
+    assert_says(refused.warnings[0], "run/you-not-use-no-permission", "/dev/nvidia0")
     del tree["/dev/nvidia-uvm"]
-    assert "/dev/nvidia-uvm is missing, and CUDA does not start without it." in start(make_host(tree)).warnings[0]
+    assert_says(start(make_host(tree)).warnings[0], "run/dev-nvidia-uvm-missing-cuda-does")
 
 
 A100S = ("NVIDIA A100-SXM4-40GB",) * 4
@@ -191,7 +192,7 @@ def test_threads_parts_of_mig_are_there_with_nvccli_and_without_its_program() ->
         'FATAL: path to "nvidia-container-cli" not set in singularity.conf',
     ):
         [clue] = find_clues(said)
-        assert clue.remedy.startswith("leave --nvccli out: --nv does without it, for MIG too")
+        assert_begins(clue.remedy, "diagnose/leave-nvccli-out-nv-does")
 
 
 @about(44)
@@ -206,10 +207,7 @@ def test_threads_nodes_that_a_part_needs() -> None:
 @about(45)
 def test_threads_nvidia_smi_shows_all_and_it_is_said_why() -> None:
     [said] = prepare(arguments=["nvidia-smi"], CUDA_VISIBLE_DEVICES="1").warnings
-    assert said == (
-        "nvidia-smi ignores CUDA_VISIBLE_DEVICES=1 and shows all 4 GPUs; CUDA programs see 1 of them. "
-        "With --contain, nvidia-smi shows only those."
-    )
+    assert_reads(said, "run/nvidia-smi-ignores-shows-all-gpus", "CUDA_VISIBLE_DEVICES", 1, 4, 1)
     assert prepare(CUDA_VISIBLE_DEVICES="1").warnings == []
     assert prepare(arguments=["nvidia-smi"], CUDA_VISIBLE_DEVICES="0,1,2,3").warnings == []
     assert list_cards(prepare(arguments=["nvidia-smi"], contain=True, CUDA_VISIBLE_DEVICES="1")) == ["/dev/nvidia2"]
@@ -230,7 +228,7 @@ def test_threads_variable_is_of_the_task_and_its_loss_is_said(tmp_path: Path) ->
     lost = {"SLURM_JOB_ID": "7", "SLURM_STEP_GPUS": "2"}
     [finding] = check_selection(Surroundings(lost, Settings.load(None, {"HOME": str(tmp_path)}), str(root)))
     assert finding.level == WARNING
-    assert finding.what == "this Slurm job was given 1 GPU (2), but CUDA_VISIBLE_DEVICES is not set"
+    assert_reads(finding.what, "doctor/slurm-job-given-gpu-but", "CUDA_VISIBLE_DEVICES")
     assert "--export=NIL" in finding.why
 
 
@@ -239,4 +237,4 @@ def test_threads_two_variables_do_not_hide_a_gpu_twice() -> None:
     additions = prepare(contain=True, CUDA_VISIBLE_DEVICES="1", NVIDIA_VISIBLE_DEVICES="1")
     assert (list_cards(additions), additions.variables["CUDA_VISIBLE_DEVICES"]) == (["/dev/nvidia2"], "0")
     [clue] = find_clues("CUDA error: no CUDA-capable device is detected")
-    assert "hidden twice, by NVIDIA_VISIBLE_DEVICES and by CUDA_VISIBLE_DEVICES" in clue.cause
+    assert_says(clue.cause, "diagnose/hidden-twice-nvidia-visible-devices")

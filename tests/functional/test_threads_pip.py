@@ -14,6 +14,7 @@ from kedge.compat.tables.gpu_names import find_gpu
 from kedge.compat.target import Target
 from kedge.compat.verdict import NATIVE
 from tests.builders.user_threads import TABLES, about, case, read_image
+from tests.wording import assert_begins
 
 PYTORCH = "nvcr.io/nvidia/pytorch"
 
@@ -77,4 +78,4 @@ def test_threads_tag_by_the_driver_of_the_cluster() -> None:
     found = recommend("pytorch", target, TABLES)
     assert found.best is not None
     assert (found.best.tag, found.best.outcome) == ("25.11-py3", NATIVE)
-    assert found.sentence.startswith(f"{PYTORCH}:25.11-py3 is the newest tag that runs natively on NVIDIA H100")
+    assert_begins(found.sentence, "recommend/newest-tag-runs-natively-3", PYTORCH, "NVIDIA H100")

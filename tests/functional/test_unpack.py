@@ -26,6 +26,7 @@ from tests.builders.layers import compress, file, layer
 from tests.builders.small_disks import small_memory
 from tests.builders.squashfs_images import add_file, add_folder, add_special, write_image
 from tests.fakes.registry import FakeRegistry
+from tests.wording import assert_says
 
 
 @pytest.fixture
@@ -279,7 +280,7 @@ def test_unpack_full_store_is_not_taken_for_a_full_node(runner: Runner) -> None:
     assert (done.returncode, done.stdout.strip()) == (0, "3000000"), done.stderr
     assert not list(runner.home.glob("kedge-store*"))
     for said in (refused.stderr, done.stderr):
-        assert "the cache is not used: the download of " in said
+        assert_says(said, "image/cache-not-used-download")
         assert "KEDGE_CACHEDIR=" in said
         assert "KEDGE_NODEDIR=" not in said
         assert "squashfuse" not in said
@@ -372,4 +373,4 @@ def test_unpack_refuses_ext3_with_a_remedy(runner: Runner) -> None:
     path.chmod(0o644)
     done = runner.run("unpack", str(path))
     assert done.returncode == UnsupportedFormat.exit_code
-    assert "which kedge can only mount" in done.stderr
+    assert_says(done.stderr, "image/only-mount")

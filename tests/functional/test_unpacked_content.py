@@ -15,6 +15,7 @@ import pytest
 
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox
 from tests.requirements import require_program
+from tests.wording import assert_says
 
 
 @pytest.fixture
@@ -89,7 +90,7 @@ def test_an_overlay_in_the_image_that_is_written_does_not_change_its_root(runner
 def test_starts_of_a_known_file_hash_nothing(runner: Runner, image: Path) -> None:
     assert see_mark(runner, image) == "first"
     again = runner.run("exec", "--verbose", "--root-from", "unpack", str(image), "true")
-    assert "already unpacked on this node" in again.stderr
+    assert_says(again.stderr, "run/already-unpacked-node")
     other = copy(runner, image, "other.sif")
     linked = image.with_name("linked.sif")
     os.link(image, linked)  # moves the time of the first name, too

@@ -11,6 +11,7 @@ from dataclasses import replace
 from tests.builders.containers import Runner, give_to
 from tests.builders.mpi_images import make_mpi_image
 from tests.requirements import REPOSITORY, require_program, require_root
+from tests.wording import assert_says
 
 # An MPI as far as the check calls it: ranks by Hydra's variables, and no end.
 ENDLESS = """
@@ -41,7 +42,7 @@ def test_world_check_ends_an_mpi_that_does_not(runner: Runner) -> None:
         "launch", "--mpi", "--launcher", "mpiexec", "-n", "2", str(give_to(runner, image)), "sh", "-c", "echo ran"
     )
     assert (done.returncode, done.stdout) == (0, "ran\nran\n"), done.stderr
-    assert "all ranks found each other, but MPI_Finalize did not end within seconds" in done.stderr
+    assert_says(done.stderr, "launch/all-ranks-found-each-other")
 
 
 def test_world_check_where_kedge_is_mounted_noexec(runner: Runner) -> None:
@@ -60,4 +61,4 @@ def test_world_check_where_kedge_is_mounted_noexec(runner: Runner) -> None:
     finally:
         subprocess.run(["umount", "-l", str(place)], check=True, timeout=20)
     assert (done.returncode, done.stdout) == (0, "ran\nran\n"), done.stderr
-    assert "world check: 2 ranks found each other" in done.stderr
+    assert_says(done.stderr, "launch/world-check-ranks-found-each", 2)

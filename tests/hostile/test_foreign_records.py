@@ -30,6 +30,7 @@ from tests.builders.matrices import EVERY
 from tests.builders.rows import each_row
 from tests.programs import read_program
 from tests.requirements import require_root
+from tests.wording import assert_says
 
 ATTACKER = 1508
 GROUP = 1600  # both are in it
@@ -286,7 +287,7 @@ def test_call_that_was_changed_is_not_run(tmp_path: Path, name: str) -> None:
         spoil(folder / name, canary)
     done = subprocess.run([sys.executable, *call.words], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode != 0
-    assert f"{name} is not what was submitted" in done.stderr
+    assert_says(done.stderr, "submit/not-submitted", name)
     assert not canary.exists()
     assert not (folder / "result").exists()
 
@@ -368,7 +369,7 @@ def test_calls_that_others_may_write_are_refused(victim: Runner, canary: Path) -
     environ = victim.variables({"KEDGE_JOBDIR": str(root)})
     done = subprocess.run(words, env=environ, cwd=victim.home, capture_output=True, text=True, check=False)
     assert done.returncode != 0
-    assert "others may write to it" in done.stderr
+    assert_says(done.stderr, "image/others-write")
 
 
 # ---- what else is believed
@@ -380,7 +381,7 @@ def test_learned_rows_and_settings_of_another_user(victim: Runner) -> None:
     shutil.copy(SHIPPED / learned.name, learned)
     hand_to(victim.home / ".local", USER)
     os.chown(learned, ATTACKER, ATTACKER)
-    assert f"it belongs to user {ATTACKER}" in victim.run("data").stderr
+    assert_says(victim.run("data").stderr, "image/belongs-user", ATTACKER)
     settings = victim.home / ".config/kedge/config.toml"
     settings.parent.mkdir(parents=True)
     settings.write_text(f"job_directory = {json.dumps(str(victim.home / 'elsewhere'))}\n")
@@ -388,7 +389,7 @@ def test_learned_rows_and_settings_of_another_user(victim: Runner) -> None:
     os.chown(settings, ATTACKER, ATTACKER)
     done = victim.run("jobs", "--site", "local")
     assert done.returncode == FileProblem.exit_code
-    assert f"it belongs to user {ATTACKER}" in done.stderr
+    assert_says(done.stderr, "image/belongs-user", ATTACKER)
 
 
 def test_what_is_the_victims_own_works(victim: Runner, shared: Path) -> None:

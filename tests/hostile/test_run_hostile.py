@@ -28,6 +28,7 @@ from tests.builders.oci_archive import Entry, OciArchive
 from tests.builders.rows import each_row
 from tests.programs import read_program
 from tests.requirements import require_program
+from tests.wording import assert_says
 
 SECRET = "text-of-the-canary"
 OUT = ("--no-mount", "tmp,home,cwd")  # nothing of the directory that the canary is in
@@ -231,7 +232,7 @@ def test_huge_environment_scripts_are_refused(runner: Runner, image: Path) -> No
     os.truncate(script, 1 << 30)
     done = limited(runner, "exec", str(image), "true")
     assert done.returncode == 255
-    assert "50-huge.sh in the image is too large for an environment script (over 1 MiB)" in done.stderr
+    assert_says(done.stderr, "run/image-too-large-environment-script", "50-huge.sh")
 
 
 def test_endless_environment_scripts_are_refused(runner: Runner, image: Path) -> None:
@@ -239,7 +240,7 @@ def test_endless_environment_scripts_are_refused(runner: Runner, image: Path) ->
         (image / f".singularity.d/env/50-{number}.sh").symlink_to("90-environment.sh")
     done = limited(runner, "exec", str(image), "true")
     assert done.returncode == 255
-    assert "the image has too many environment scripts: 25" in done.stderr
+    assert_says(done.stderr, "run/image-too-many-environment-scripts", 25)
 
 
 def test_variables_that_grow_without_end_are_left_to_a_shell(runner: Runner, image: Path) -> None:
@@ -459,7 +460,7 @@ def test_links_left_in_a_scratch_folder_lead_nowhere(runner: Runner, plain: Path
     for place in ("/a/b", "/a/b/c"):
         done = runner.run(*words, place, str(plain), "cat", "/a/b/secret")
         canary.check(done)
-        assert "and --workdir needs a directory there" in done.stderr
+        assert_says(done.stderr, "run/workdir-needs-directory")
     shutil.rmtree(work)
 
 

@@ -16,6 +16,7 @@ from kedge.compat.tables.columns import CUDA, GPUS, RELEASES, TABLE_KINDS, Table
 from kedge.compat.tables.load import LARGEST, SHIPPED, check_file, load_tables, parse_table, read_learned
 from kedge.errors import TableProblem
 from tests.builders.rows import each_row
+from tests.wording import assert_says
 
 # a table may leave columns out: rows are shorter to read without these
 HEADER = ",".join(name for name in RELEASES.columns if name not in ("horovod", "dali", "apex", "jupyterlab"))
@@ -71,7 +72,7 @@ def test_row_that_makes_no_sense_is_named(tmp_path: Path, row: str, column: str,
 
 def test_duplicates_name_both_lines(tmp_path: Path) -> None:
     table = check_file(write(tmp_path / "rows.csv", HEADER, GOOD, GOOD))
-    assert "r.io/x 1 is there already, in line 2" in table.problems[0].message
+    assert_says(table.problems[0].message, "compat/r-io-x-already-line", 2)
     assert table.problems[0].context["line"] == "3"
 
 

@@ -20,6 +20,7 @@ from tests.builders.containers import Runner, give_to
 from tests.builders.rows import each_row
 from tests.builders.strangers import KEY, KEY_FILE
 from tests.requirements import require_root
+from tests.wording import assert_says
 
 STRANGER = 4321
 NAME = "vendor.com/thing=x"
@@ -88,7 +89,7 @@ def test_nodes_are_devices(runner: Runner, image: str, home: Path, folder: Path)
     for node in nodes:
         (folder / "thing.json").write_text(describe(deviceNodes=[node]))
         give_to(runner, folder)
-        assert "is not a device: ignored" in attack(runner, image, folder)
+        assert_says(attack(runner, image, folder), "run/not-device-ignored")
 
 
 @each_row(

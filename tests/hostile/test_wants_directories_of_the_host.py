@@ -15,6 +15,7 @@ from tests.builders.builds import SHELL, Workshop
 from tests.builders.containers import give_to, make_sandbox
 from tests.builders.rows import each_row
 from tests.builders.strangers import KEY, find_key, make_base, plant_key
+from tests.wording import assert_says
 
 STEPS = (
     "COPY --from={home} /.ssh/id_ed25519 /x",
@@ -53,7 +54,7 @@ def test_path_in_from_of_a_step(shop: Workshop, home: Path, step: str, way: str)
     text = step.format(home=home)
     recipe = f"{SHELL}{text}\n" if way == "recipe" else f"FROM {make_base(shop, text)}\nRUN true\n"
     said = attack(shop, recipe)
-    assert "which lies on this host" in said
+    assert_says(said, "build/lies-host")
     assert ("--build-context NAME=" in said) == (way == "recipe")
 
 
@@ -82,7 +83,7 @@ def test_context_of_the_command_line_is_for_the_recipe_alone(shop: Workshop, hom
     shop.build(*words, "fine.sif", "Dockerfile")
     assert shop.exec("fine.sif", "/bin/busybox", "cat", "/x", "/y") == "mine\nmine\n"
     base = make_base(shop, "COPY --from=data file /x")
-    assert "in your own recipe: COPY --from=data" in attack(shop, f"FROM {base}\nRUN true\n", *words)
+    assert_says(attack(shop, f"FROM {base}\nRUN true\n", *words), "build/your-own-recipe-copy-data")
     own = f"{SHELL}FROM base AS parent\nONBUILD COPY --from=data file /x\nFROM parent\nRUN cat /x\n"
     shop.write("Dockerfile", own)  # of the same author
     shop.build(*words, "own.sif", "Dockerfile")
@@ -105,7 +106,7 @@ def test_directory_that_is_no_root_file_system_is_no_base(shop: Workshop, home: 
         said = attack(shop, f"Bootstrap: localimage\nFrom: {path}\n", name="x.def")
     else:
         said = attack(shop, f"FROM {path}\nCOPY busybox /busybox\n")
-    assert "is not a root file system" in said
+    assert_says(said, "build/not-root-file-system")
     assert "--build-context NAME=DIRECTORY" in said
 
 
@@ -115,7 +116,7 @@ def test_sandbox_is_a_base_and_is_named(shop: Workshop) -> None:
     shop.write("Dockerfile", "FROM ./sandbox\nRUN echo 1 > /x\n")
     done = shop.start("out.sif", "Dockerfile")
     assert done.returncode == 0, done.stderr
-    assert f"Dockerfile:1:6: begins with {os.path.realpath(shop.context)}/sandbox of this host" in done.stderr
+    assert_says(done.stderr, "build/begins-sandbox-host", "Dockerfile:1:6", os.path.realpath(shop.context))
     shop.write("Dockerfile", "FROM extra\nCOPY busybox /bin/busybox\n")
     shop.write("plain/file", "1")
     shop.build("--build-context", "extra=plain", "plain.sif", "Dockerfile")  # by the user's word

@@ -23,6 +23,7 @@ from tests.builders.containers import give_to
 from tests.builders.rows import each_row
 from tests.builders.strangers import KEY, KEY_FILE, find_key, make_base, plant_key
 from tests.requirements import require_root
+from tests.wording import assert_reads, assert_says
 
 SECRETS = (
     *(".ssh/id_rsa", ".gnupg/key", ".aws/credentials", ".docker/config.json", ".netrc", ".config/ngc/config"),
@@ -200,7 +201,7 @@ def test_home_of_another_user(ground: Ground) -> None:
     assert not places.judge(f"{other}/.ssh/id_ed25519").secret
     os.chown(other, ground.shop.runner.uid + 1, -1)
     assert places.judge(f"{other}/.ssh/id_ed25519").secret == f"{other}/.ssh"
-    assert places.explain_width(str(other)) == "it is the home of another user"
+    assert_reads(places.explain_width(str(other)), "base/home-another-user")
     assert places.explain_width(str(ground.project)) == "it holds homes"
 
 
@@ -278,7 +279,7 @@ def test_script_without_a_directory_of_its_own_is_refused(ground: Ground, start:
     for words in ((), ("--dry-run",)) if start == "home" else ((),):
         done = ground.build(recipe, *words, start=folder)
         assert done.returncode == 90, done.stderr
-        assert f"{recipe}:3:1: %setup would see all of {folder}: " in done.stderr
+        assert_says(done.stderr, "build/setup-see-all", recipe, folder)
         assert f"mkdir recipe && mv {recipe} builds/ && cd recipe" in done.stderr
         assert "--context DIRECTORY" in done.stderr
     if start != "home":
@@ -346,7 +347,7 @@ def test_contained_refuses_what_lies_outside(ground: Ground, source: str) -> Non
     for words in (("--contained",), ("--contained", "--dry-run"))[: 1 + is_first]:
         done = ground.build(recipe, *words, "--context", str(base))
         assert done.returncode == 90, done.stderr
-        assert f"{recipe}:4:1: --contained refuses {place}: outside of {ground.project}" in done.stderr
+        assert_says(done.stderr, "build/contained-refuses-outside", recipe, place, ground.project)
         assert f"--context {place}" in done.stderr
         assert "%setup" not in done.stdout  # before the first step
     allowed = (("--contained", "--context", str(base), "--context", place), (), ("--contained", "--no-contained"))
@@ -490,7 +491,7 @@ def test_files_that_a_script_on_the_host_makes(ground: Ground) -> None:
     done = ground.build(recipe, "--setup-on-host")
     assert done.returncode == 0, done.stderr
     assert (ground.project / "out/x/file").read_text() == "1\n"
-    assert "%setup runs on this host with all that you may do (--setup-on-host)" in done.stderr
+    assert_says(done.stderr, "build/setup-runs-host-all-you")
 
 
 def test_key_in_the_recipes_words_is_no_recipe(ground: Ground) -> None:

@@ -11,6 +11,7 @@ from kedge.builds.read_recipe import read_recipe
 from kedge.errors import InvalidRecipe
 from tests.builders.builds import Workshop
 from tests.builders.rows import each_row
+from tests.wording import assert_says
 
 AGENTS = ("debootstrap", "yum", "dnf", "zypper", "arch")
 ADDRESS = "http://127.0.0.1:1/x"
@@ -48,4 +49,4 @@ def test_build_stops_before_anything_runs(shop: Workshop) -> None:
     for words in ((), ("--dry-run",)):
         done = shop.start(*words, "x.sif", "x.def")
         assert done.returncode == 90, done.stderr
-        assert "'Include: --hook-dir=/x' is not the name of a package" in done.stderr
+        assert_says(done.stderr, "base/include-hook-dir-x-not-name")

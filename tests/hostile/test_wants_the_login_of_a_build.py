@@ -20,6 +20,7 @@ from tests.builders.builds import SHELL, Workshop
 from tests.builders.rows import each_row
 from tests.builders.strangers import make_base
 from tests.fakes.http_server import FakeServer, Recorded, Reply
+from tests.wording import assert_says
 
 PASSWORD = "a-password-that-nobody-else-may-see"
 VARIABLES = ("APPTAINER_DOCKER", "SINGULARITY_DOCKER", "DOCKER", "KEDGE_DOCKER", "KEDGE")
@@ -120,5 +121,5 @@ def test_login_without_a_registry_has_one_owner(is_typed: bool) -> None:
     for other in ("b.org", "a.org.evil", "evil-a.org", "a.org:444", ""):
         found = sources.find(other, "x")
         assert found.credential is None
-        assert "is for a.org, and kedge does not send it" in found.notes[0]
+        assert_says(found.notes[0], "pull/org-does-not-send")
         assert PASSWORD not in repr(found)

@@ -17,6 +17,7 @@ from kedge.image.registry.response_errors import Situation
 from kedge.image.registry.secret import Secret
 from kedge.image.registry.transport import HttpRequest, Response
 from tests.builders.rows import each_row
+from tests.wording import assert_says
 
 KEY = "nvapi-a-key-that-nobody-else-may-see"
 OLD_KEY = "b2xkLWtleXMtaGF2ZS1uby1wcmVmaXg="
@@ -94,7 +95,7 @@ def test_key_filed_under_another_host_is_not_sent_and_the_note_says_so(tmp_path:
     file_login(tmp_path, "evil-nvcr.io", "me", KEY)
     found = CredentialSources(home=tmp_path).find("evil-nvcr.io", "nvidia/pytorch")
     assert found.credential is None
-    assert "which kedge sends to nvcr.io only" in found.notes[0]
+    assert_says(found.notes[0], "pull/sends-nvcr-io-only")
     assert KEY not in repr(found)
 
 

@@ -16,6 +16,7 @@ from tests.builders.containers import give_to
 from tests.builders.rows import each_row
 from tests.builders.strangers import KEY, find_key, plant_key
 from tests.requirements import require_program
+from tests.wording import assert_says
 
 # Leaves a mark where it can, looks for the key, and answers with what it found, or strangely.
 PROGRAM = r"""
@@ -86,7 +87,7 @@ def test_python_of_path_is_asked_in_a_container(shop: Workshop, mark: Path, way:
     assert not mark.exists(), done.stderr
     assert KEY not in done.stderr + done.stdout
     assert done.returncode == 42, done.stderr
-    assert "did not list its packages" in done.stderr
+    assert_says(done.stderr, "image/did-not-list-packages")
     assert "bug" not in done.stderr
 
 
@@ -97,7 +98,7 @@ def test_python_that_lists_the_home_gives_nothing_of_it(shop: Workshop, mark: Pa
     shop.write("x.def", "Bootstrap: host\nFrom: python3\n")
     done = shop.start("--format", "sandbox", "out", "x.def", env={"PATH": f"{folder}:/usr/bin:/bin"})
     assert done.returncode == 30, done.stderr
-    assert "is in your home directory" in done.stderr
+    assert_says(done.stderr, "image/your-home-directory")
     assert not (shop.context / "out").exists() or find_key(shop.context / "out") == []
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from tests.builders.containers import Runner, give_to, make_sandbox
 from tests.requirements import require_program, require_root
+from tests.wording import assert_says
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +59,7 @@ def test_a_place_that_a_group_can_replace_is_refused(runner: Runner, image: str)
         above.chmod(0o2775)
         done = start(runner, image, above / "node")
         assert done.returncode == 255
-        assert "is group-writable and not sticky" in done.stderr
+        assert_says(done.stderr, "image/group-writable-not-sticky")
         above.chmod(0o3775)
         assert start(runner, image, above / "node").returncode == 0
     os.chown(above, runner.uid, runner.uid)
@@ -75,4 +76,4 @@ def test_a_place_in_the_folder_of_another_user_is_refused(runner: Runner, image:
     os.chown(above, 65533, 65533)
     done = start(runner, image, above / "node")
     assert done.returncode == 255
-    assert "belongs to user 65533, who could replace it" in done.stderr
+    assert_says(done.stderr, "image/belongs-user-who-could-replace", 65533)

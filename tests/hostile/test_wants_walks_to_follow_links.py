@@ -41,6 +41,7 @@ from tests.builders.link_swaps import (
 from tests.builders.rows import each_row
 from tests.requirements import require_root
 from tests.unit.image.layers.test_directory_tree import ordinary_user
+from tests.wording import assert_says
 
 ATTACKER = USER + 1
 MANY = 2000  # files of a directory that is read between the look at another one and its reading
@@ -199,7 +200,7 @@ def check_image(victim: Runner, done: subprocess.CompletedProcess[str], image: P
     assert KEY not in done.stdout + done.stderr
     assert (victim.home / ".ssh").stat().st_mode & 0o7777 == 0o700
     if done.returncode:
-        assert "changed while it was being read" in done.stderr, done.stderr
+        assert_says(done.stderr, "base/changed-while-being-read")
         assert not image.exists()
         return False
     found = victim.run("exec", "--containall", str(image), "sh", "-c", f"cat /*/{KEY_FILE}; ls -aR /sub /d")

@@ -31,6 +31,7 @@ from tests.builders.pem_keys import make_pem
 from tests.builders.sif import fixture_path, name_fixtures
 from tests.builders.warm_kedge import kedge
 from tests.requirements import require_program
+from tests.wording import assert_says
 
 # Directories that an image without .singularity.d gets when it becomes one that runs, or that change with it.
 NEW_FOLDERS = r"(dev|etc|home|proc|root|sys|tmp|var|var/tmp)\Z"
@@ -107,7 +108,7 @@ def test_fixture_without_a_file_system_is_refused_in_words(tmp_path: Path) -> No
         done = kedge(*words, cache=tmp_path / "cache", check=False)
         assert done.returncode == UnsupportedFormat.exit_code
         assert "no primary system partition" in done.stderr
-        assert "hint: it contains no file system" in done.stderr
+        assert_says(done.stderr, "image/contains-no-file-system")
     done = kedge("pull", tmp_path / "x.sif", empty, cache=tmp_path / "cache", check=False)
     assert done.returncode == UnsupportedFormat.exit_code
     assert list(tmp_path.iterdir()) == []

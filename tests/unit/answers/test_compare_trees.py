@@ -16,6 +16,7 @@ from kedge.image.workplace import Workplace
 from kedge.system.settings import Settings
 from tests.builders.oci_images import make_image
 from tests.builders.rows import each_row
+from tests.wording import assert_reads
 
 SITE = "usr/lib/python3/dist-packages"
 BASE = {
@@ -55,7 +56,7 @@ def test_diff_of_two_builds_lists_files_packages_and_config(tmp_path: Path, work
     assert files["/etc/old"] == ("removed", -3)
     assert files["/opt/new"] == ("added", 1000)
     assert "/bin/tool" not in files
-    assert [str(change) for change in difference.packages] == ["torch 2.1 was replaced by 3.0"]
+    assert_reads([str(change) for change in difference.packages], "compat/torch-replaced", "3.0")
     assert [(change.name, change.before, change.after) for change in difference.config] == [
         ("Cmd", None, '["/opt/new"]'),
         ("Env A", None, "1"),

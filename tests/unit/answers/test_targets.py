@@ -21,6 +21,7 @@ from kedge.system.host.gpu_probe import GpuProbe, ProbedGpu
 from kedge.system.settings import Settings
 from tests.builders.gpu_hosts import make_driver_tree, make_host
 from tests.builders.rows import each_row
+from tests.wording import assert_begins, assert_reads, assert_says
 
 PROFILE = """
 title = "A cluster of ours"
@@ -67,7 +68,7 @@ def a_place(tmp_path: Path) -> dict[str, object]:
 
 def test_target_named_gpu_and_processor(place: dict[str, object]) -> None:
     target = find_target(gpu="h200", driver="535.104", **place)  # type: ignore[arg-type]
-    assert target.title == "NVIDIA H200 with driver 535.104"
+    assert_reads(target.title, "explain/with-driver", "NVIDIA H200", "535.104")
     assert (target.origin, target.has_gpus, target.driver) == ("named", True, "535.104")
     assert target.gpus[0].capability == "9.0"
     with pytest.raises(UnknownGpu):
@@ -108,7 +109,7 @@ def test_target_gpu_or_driver_alone(place: dict[str, object], monkeypatch: pytes
     assert (target.title, target.has_gpus, target.gpus) == ("a machine with driver 535", True, ())
     with pytest.raises(UsageError, match="a GPU of an unknown model") as caught:
         require_gpus(target)
-    assert caught.value.hint == ("name the GPU: --gpu A100 --driver 535.104.05; or the queue: --on SITE:QUEUE")
+    assert_reads(caught.value.hint, "explain/name-gpu-gpu-driver-queue")
     here = find_target(**place)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="has no NVIDIA GPU"):
         require_gpus(here)
@@ -134,7 +135,7 @@ def test_target_queues_of_a_site(place: dict[str, object]) -> None:
     assert (gpu.capability, gpu.count) == ("8.0", 4)
     target = find_target(site="ours:old", **place)  # type: ignore[arg-type]
     assert target.driver == ""
-    assert any("driver of the nodes is unknown" in note for note in target.notes)
+    assert_says("\n".join(target.notes), "submit/driver-nodes-unknown")
     target = find_target(site="ours:old", driver="470.82.01", **place)  # type: ignore[arg-type]
     assert target.title == "site ours, queue old with driver 470.82.01"
     assert (target.driver, target.gpus[0].name, target.origin) == ("470.82.01", "Tesla K40", "queue")
@@ -154,7 +155,7 @@ def test_target_queues_of_a_site(place: dict[str, object]) -> None:
     assert (target.gpus[0].name, target.gpus[0].capability) == ("Zorkium 9", "")
     assert any("in no table" in note for note in target.notes)
     target = find_target(site="ours:gone", **place)  # type: ignore[arg-type]
-    assert "the queue 'gone' is switched off" in target.notes
+    assert_says(target.notes, "submit/queue-switched-off", "gone")
     with pytest.raises(SiteProblem, match="has no queue 'gpus'") as caught:
         find_target(site="ours:gpus", **place)  # type: ignore[arg-type]
     assert caught.value.hint == "did you mean 'gpu'?"
@@ -179,7 +180,7 @@ def test_target_queues_that_jobs_saw(place: dict[str, object], monkeypatch: pyte
     remember(monkeypatch, SEEN)
     target = find_target(site="ours:old", **place)  # type: ignore[arg-type]
     assert target.driver == "535.104.05"
-    assert target.driver_source.startswith("seen by a job on n0 on ")
+    assert_begins(target.driver_source, "submit/seen-job-2", "n0")
     assert (target.cpu, target.glibc) == ("AMD EPYC", "2.28")
     assert target.cpu_features == frozenset(("avx2", "sse2"))
     assert target.notes == ()
@@ -225,10 +226,10 @@ def test_target_this_machine_is_read_from_proc_alone() -> None:
     host = make_host(make_driver_tree(), refused=("/dev/nvidia0",))
     target = describe_host(host, load_tables(), probe=refuse_to_ask)
     assert target.has_gpus is True
-    assert any("this process cannot use the GPUs" in note for note in target.notes)
+    assert_says("\n".join(target.notes), "explain/process-cannot-use-gpus")
     target = describe_host(make_host(make_driver_tree(models=("NVIDIA Z999",))), load_tables(), probe=refuse_to_ask)
     assert target.gpus[0].name == "NVIDIA Z999"
-    assert "the compute capability of 'NVIDIA Z999' is unknown" in target.notes
+    assert_says(target.notes, "explain/compute-capability-unknown", "NVIDIA Z999")
 
 
 def test_target_machine_whose_proc_is_hidden() -> None:

@@ -16,6 +16,7 @@ from kedge.base.frozen import replace
 from kedge.base.reference import Reference, Transport
 from kedge.errors import InvalidReference, KedgeError
 from tests.builders.rows import each_row
+from tests.wording import assert_reads, assert_says
 
 A = "a" * 64
 SHA = f"sha256:{A}"
@@ -380,7 +381,7 @@ def test_reference_may_be_as_long_as_a_signed_address() -> None:
     assert parse(longest).path == longest
     with pytest.raises(InvalidReference) as caught:
         parse(f"{longest}x")
-    assert f"'{longest[:200]}…' is not a valid image reference" in caught.value.message
+    assert_says(caught.value.message, "base/not-valid-image-reference", longest[:200])
     assert caught.value.context == {"reference": f"{longest[:200]}…"}
     with pytest.raises(InvalidReference) as caught:
         parse("docker://" + "-" * 191)
@@ -394,8 +395,8 @@ def test_reference_without_slashes_names_the_image_that_may_be_meant() -> None:
             parse(text)
         hints[text] = caught.value.hint
     image = "for the image called 'docker' write docker://docker:dind"
-    assert hints["docker:dind"] == f"did you mean docker://dind?; {image}; a file is ./docker:dind"
-    assert hints["oras:ghcr.io/a"] == "did you mean oras://ghcr.io/a?; a file is ./oras:ghcr.io/a"
+    assert_reads(hints["docker:dind"], "base/did-you-mean-file", "docker://dind", image, "docker:dind")
+    assert_reads(hints["oras:ghcr.io/a"], "base/did-you-mean-oras-ghcr")
 
 
 @each_row(("text", "is_one"), [("a" * 128, True), ("a" * 129, False), ("_a.-", True), ("-a", False), ("a:b", False)])

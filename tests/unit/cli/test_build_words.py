@@ -16,6 +16,7 @@ from kedge.cli.console import Console
 from kedge.cli.main import make_parser
 from kedge.errors import FileProblem, InvalidSetting, KedgeError, UsageError
 from tests.builders.rows import each_row
+from tests.wording import assert_says
 
 
 def read(*words: str, environ: dict[str, str] | None = None) -> BuildRequest:
@@ -67,10 +68,10 @@ def test_an_output_beside_dockers_words(capsys: pytest.CaptureFixture[str]) -> N
     assert (request.output.path, request.output.form) == (Path("out"), ImageFormat.SANDBOX)
     request = read("-f", "tools.def", "ctx", "out.sif")
     assert (request.context, request.output.path) == (Path("ctx"), Path("out.sif"))
-    assert "takes out.sif as the output and ctx as the context" in capsys.readouterr().err
+    assert_says(capsys.readouterr().err, "build/takes-output-ctx-context", "out.sif")
     request = read("out.sif", "-f", "tools.def")
     assert (request.spec, request.context, request.output.path) == ("tools.def", None, Path("out.sif"))
-    assert "takes out.sif as the output and tools.def as the recipe" in capsys.readouterr().err
+    assert_says(capsys.readouterr().err, "build/takes-output-recipe", "out.sif", "tools.def")
 
 
 def test_recipes_of_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from kedge.container.facts import Additions
 from kedge.system.settings import Settings
 from tests.builders.gpu_hosts import make_host
 from tests.builders.user_threads import TABLES, read_image, start
+from tests.wording import assert_begins, assert_reads, assert_says
 
 
 def find_queue(folder: Path) -> Target:
@@ -26,18 +27,16 @@ def find_queue(folder: Path) -> Target:
 def test_amd_queue_of_a_site_does_not_run_cuda(tmp_path: Path) -> None:
     verdict = judge(read_image("nvcr.io/nvidia/pytorch:24.01-py3"), find_queue(tmp_path), TABLES)
     assert verdict.outcome == NO
-    assert verdict.headline == "does not run on AMD MI300A: CUDA images do not run on AMD GPUs"
+    assert_reads(verdict.headline, "compat/does-not-run-amd-cuda")
     [only] = [each for each in verdict.judgements if each.subject == "gpu"]
-    assert only.sentence == (
-        "CUDA images do not run on AMD GPUs such as AMD MI300A (this one is for CUDA 12.3.2): CUDA is NVIDIA's."
-    )
-    assert only.remedy.startswith("Take an image for ROCm")
+    assert_reads(only.sentence, "compat/cuda-images-do-not-run")
+    assert_begins(only.remedy, "compat/take-image-rocm")
     verdict = judge(read_image("rocm/pytorch:latest", ROCM_VERSION="6.2"), find_queue(tmp_path), TABLES)
     assert verdict.outcome == UNKNOWN
-    assert "it is unknown whether the ROCm of this one supports it" in verdict.judgements[0].sentence
+    assert_says(verdict.judgements[0].sentence, "compat/unknown-whether-rocm-one-supports")
     found = recommend("pytorch", find_queue(tmp_path), TABLES)
     assert found.best is None
-    assert found.sentence == "NGC images run on NVIDIA GPUs, and AMD MI300A is from AMD: take an image for ROCm."
+    assert_reads(found.sentence, "recommend/ngc-images-run-nvidia-gpus", "AMD MI300A")
 
 
 def test_amd_beside_nvidia_and_on_a_node() -> None:
@@ -45,7 +44,7 @@ def test_amd_beside_nvidia_and_on_a_node() -> None:
     target = Target("queue mixed", "queue", gpus, has_gpus=True, driver="580.95.05", architecture="amd64")
     verdict = judge(read_image("nvcr.io/nvidia/pytorch:24.01-py3"), target, TABLES)
     assert verdict.outcome == NO
-    assert "; it runs on NVIDIA H100" in verdict.headline
+    assert_says(verdict.headline, "compat/it-runs-on", "NVIDIA H100")
     additions: Additions = start(make_host({"/proc/sys/kernel/hostname": "n1\n", "/dev/kfd": ""}))
     assert additions.warnings == [
         "--nv: n1 has AMD GPUs (/dev/kfd) and no NVIDIA GPU: images for CUDA do not run on them. "

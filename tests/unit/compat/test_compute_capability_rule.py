@@ -7,6 +7,7 @@ from kedge.compat.rules import compute_capability_rule as rule
 from kedge.compat.rules.compute_capability_rule import judge_kernels, read_kernels
 from kedge.compat.rules.compute_capability_text import Subject, tell_kernels
 from tests.builders.rows import each_row
+from tests.wording import assert_reads
 
 LIST_2006 = "5.2 6.0 6.1 7.0 7.5 8.0+PTX (image env); 6.0+ (stated)"
 LIST_2401 = "5.2 6.0 6.1 7.0 7.2 7.5 8.0 8.6 8.7 9.0+PTX"
@@ -63,69 +64,43 @@ def test_capability_kernels_that_serve() -> None:
 def test_capability_ptx_serves_where_the_driver_compiles_it() -> None:
     mode, sentence, remedy = ask(LIST_2401, "NVIDIA B200", "10.0", cuda="12.3.2.001", cuda_range=("12.8", ""))
     assert mode == rule.PTX
-    assert sentence == (
-        "The image has no kernels for NVIDIA B200 (compute capability 10.0), only for 5.2 6.0 6.1 7.0 7.2 7.5 8.0 "
-        "8.6 8.7 9.0+PTX. The driver compiles them from the PTX for 9.0 when a program starts, which takes time; "
-        "code without PTX fails. CUDA 12.3.2 does not support this GPU; 12.8 is the first version that does."
-    )
-    assert remedy == "Take an image with CUDA 12.8 or newer."
+    assert_reads(sentence, "compat/image-no-kernels-nvidia-compute", "9.0", "12.3.2", "12.8")
+    assert_reads(remedy, "compat/take-image-cuda-newer", "12.8")
     facts = {"accepts_ptx": False, "driver": "535.104.05", "cuda": "12.6.3"}
     mode, sentence, remedy = ask("7.0 7.5 8.0 8.6 9.0+PTX", "GeForce RTX 5090", "12.0", **facts)
     assert mode == rule.NO
-    assert sentence == (
-        "The image has no kernels for GeForce RTX 5090 (compute capability 12.0), only for 7.0 7.5 8.0 8.6 9.0+PTX, "
-        "and driver 535.104.05 cannot compile its PTX: it is older than the image's CUDA. Programs fail with error "
-        "222, 'the provided PTX was compiled with an unsupported toolchain'."
-    )
-    assert remedy == "Take an image with kernels for 12.0, or a newer driver."
+    assert_reads(sentence, "compat/image-no-kernels-geforce-rtx", "535.104.05")
+    assert_reads(remedy, "compat/take-image-kernels-newer-driver", "12.0")
     mode, sentence, _ = ask("9.0+PTX", "NVIDIA B200", "10.0", accepts_ptx=None, driver="580.65.06")
     assert mode == rule.UNKNOWN
-    assert sentence == (
-        "The image has no kernels for NVIDIA B200 (compute capability 10.0), only for 9.0+PTX. Driver 580.65.06 cannot "
-        "compile its PTX. The image's own libcuda could; it is unknown whether it works with this driver."
-    )
+    assert_reads(sentence, "compat/image-no-kernels-nvidia-compute-capability", "9.0+PTX", "580.65.06")
 
 
 def test_capability_without_kernels_is_refused() -> None:
     mode, sentence, remedy = ask(LIST_2006, "Tesla K40", "3.5", cuda="11.0.167", cuda_range=("5.0", "11.8"))
     assert mode == rule.NO
-    assert sentence == (
-        "Tesla K40 (compute capability 3.5) is older than all GPUs that the image has kernels for (5.2 6.0 6.1 7.0 7.5 "
-        f"8.0+PTX). {ERROR_209}"
-    )
-    assert remedy == "Take an older image, or a GPU of compute capability 5.2 or newer."
+    assert_reads(sentence, "compat/tesla-compute-capability-older-all", ERROR_209)
+    assert_reads(remedy, "compat/take-older-image-gpu-compute", "5.2")
     mode, sentence, remedy = ask("7.5 8.0", "NVIDIA H200", "9.0", cuda="11.7", cuda_range=("11.8", ""))
     assert mode == rule.NO
-    assert sentence == (
-        "NVIDIA H200 (compute capability 9.0) is newer than all GPUs that the image has kernels for (7.5 8.0), and it "
-        f"has no PTX. {ERROR_209}"
-    )
-    assert remedy == "Take an image with CUDA 11.8 or newer."
+    assert_reads(sentence, "compat/nvidia-compute-capability-newer-all", ERROR_209)
+    assert_reads(remedy, "compat/take-image-cuda-newer", "11.8")
     assert ask("7.0 8.0+PTX", "Tesla T4", "7.5")[0] == rule.NATIVE
     mode, sentence, _ = ask("6.0 8.0+PTX", "Tesla T4", "7.5")
     assert mode == rule.NO
-    assert sentence == (
-        f"The image has no kernels for Tesla T4 (compute capability 7.5), only for 6.0 8.0+PTX. {ERROR_209}"
-    )
+    assert_reads(sentence, "compat/image-no-kernels-tesla-compute", ERROR_209)
 
 
 def test_capability_by_the_toolkit() -> None:
     mode, sentence, remedy = ask("", "Tesla V100", "7.0", cuda="13.0.2.006", cuda_range=("9.0", "12.9"))
     assert mode == rule.NO
-    assert sentence == (
-        f"CUDA 13.0.2 no longer supports Tesla V100 (compute capability 7.0); 12.9 was the last version that did. "
-        f"{ERROR_209}"
-    )
-    assert remedy == "Take an image with CUDA 12.9 or older, or a newer GPU."
+    assert_reads(sentence, "compat/cuda-no-longer-supports-tesla", ERROR_209)
+    assert_reads(remedy, "compat/take-image-cuda-older-newer", "12.9")
     assert judge_kernels("", "3.5", cuda="12.0.1", cuda_range=("5.0", "11.8")).mode == rule.NO
     assert judge_kernels("", "3.5", cuda="11.8.0", cuda_range=("5.0", "11.8")).mode == rule.UNKNOWN
     mode, sentence, _ = ask("", "NVIDIA H200", "9.0", cuda="11.0.3", cuda_range=("11.8", ""))
     assert mode == rule.UNKNOWN
-    assert sentence == (
-        "CUDA 11.0.3 does not support NVIDIA H200 (compute capability 9.0); 11.8 is the first version"
-        " that does. Only PTX, or kernels for an older GPU of its generation, could run; it is "
-        "unknown whether the image has them."
-    )
+    assert_reads(sentence, "compat/cuda-does-not-support-nvidia", "11.0.3", "11.8")
     facts = {"cuda": "12.4.1", "cuda_range": ("11.8", ""), "is_toolkit": True}
     assert ask("", "NVIDIA H200", "9.0", **facts) == (
         rule.NATIVE,
@@ -144,11 +119,7 @@ def test_capability_by_statement_or_unknown() -> None:
     assert judge_kernels("6.0+ (stated)", "8.0", cuda="10.2", cuda_range=("11.0", "")).mode == rule.UNKNOWN
     mode, sentence, _ = ask("6.0+ (stated)", "Tesla M40", "5.2", cuda="11.1.1", cuda_range=("6.5", "12.9"))
     assert mode == rule.UNKNOWN
-    assert sentence == (
-        "NVIDIA states that the image supports compute capability 6.0 and newer, which excludes Tesla"
-        " M40 (compute capability 5.2). Its list of kernels is unknown; expect error 209, 'no kernel "
-        "image is available for execution on the device'."
-    )
+    assert_reads(sentence, "compat/nvidia-states-image-supports-compute", "6.0")
     assert ask("", "NVIDIA A100", "8.0", cuda="11.6.1", cuda_range=("11.0", ""))[:2] == (
         rule.UNKNOWN,
         "The image's list of kernels is unknown, so kedge cannot judge NVIDIA A100 (compute capability 8.0).",
@@ -163,10 +134,7 @@ def test_capability_jetson_takes_its_own_kernels_only() -> None:
     assert judge_kernels(LIST_2401, "8.7", is_jetson=True).mode == rule.NATIVE
     mode, sentence, _ = ask("8.0 8.6 9.0", "Jetson AGX Orin", "8.7", is_jetson=True)
     assert mode == rule.UNKNOWN
-    assert sentence == (
-        "The image has kernels for 8.0 8.6 9.0, but none for Jetson AGX Orin (compute capability "
-        "8.7), and kernels for other GPUs do not run on Jetson. Tags for Jetson end in -igpu."
-    )
+    assert_reads(sentence, "compat/image-kernels-but-none-jetson", "8.0 8.6 9.0")
 
 
 @each_row(("gpu", "capability", "text"), [

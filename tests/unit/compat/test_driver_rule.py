@@ -17,6 +17,7 @@ from kedge.container.options import RunOptions
 from tests.builders.gpu_hosts import make_compat_image, make_driver_tree, make_host
 from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY
+from tests.wording import assert_begins, assert_ends, assert_reads, assert_says
 
 COMPAT = "/usr/local/cuda/compat"
 MINOR_LIMITS = (
@@ -43,10 +44,7 @@ def ask(need: DriverNeed, machine: HostDriver, gpu: str = "") -> tuple[str, str,
 def test_driver_new_enough_runs_natively() -> None:
     mode, sentence, remedy = ask(make_need(), HostDriver("580.95.05", takes_forward_compat=True))
     assert mode == rule.NATIVE
-    assert sentence == (
-        "Driver 580.95.05 is new enough: CUDA 12.3.2 needs 545.23.08 or newer. "
-        "kedge does not use the image's older libcuda 545.23.08, which can fail (error 803)."
-    )
+    assert_reads(sentence, "compat/driver-new-enough-needs-newer", "580.95.05", "CUDA 12.3.2", "545.23.08")
     assert remedy == ""
     assert ask(make_need(), HostDriver("545.23.08"))[:2] == (
         rule.NATIVE,
@@ -77,19 +75,21 @@ def test_driver_new_enough_runs_natively() -> None:
     assert ask(need, HostDriver("570.26", cuda="12.8"))[0] == rule.NATIVE
     mode, sentence, remedy = ask(need, HostDriver("560.35.05", cuda="12.6"))
     assert mode == rule.MINOR
-    assert sentence.startswith(
-        "Driver 560.35.05 may be too old for CUDA 12.7.0, but 525.60.13 or newer is enough for CUDA"
-    )
-    assert remedy.endswith("take an image for CUDA 12.6 or older, or a newer driver.")
+    assert_begins(sentence, "compat/driver-too-old-but-newer", "560.35.05", "CUDA 12.7.0", "525.60.13")
+    assert_ends(remedy, "compat/take-image-older-newer-driver", "CUDA 12.6")
 
 
 def test_driver_that_is_older_takes_the_images_libcuda() -> None:
     mode, sentence, remedy = ask(make_need(), HostDriver("470.57.02", takes_forward_compat=True), "Tesla V100")
     assert mode == rule.FORWARD
-    assert sentence == (
-        "Driver 470.57.02 is older than the 545.23.08 that CUDA 12.3.2 needs, but kedge uses the "
-        "image's own libcuda 545.23.08 (/usr/local/cuda/compat). On data-center GPUs such as Tesla "
-        "V100 it runs with driver branches 470, 525 and 535."
+    assert_reads(
+        sentence,
+        "compat/driver-older-needs-but-uses",
+        "470.57.02",
+        "545.23.08",
+        "CUDA 12.3.2",
+        "/usr/local/cuda/compat",
+        "Tesla V100",
     )
     assert remedy == ""
     assert ask(make_need(), HostDriver("535.104.05", takes_forward_compat=True))[0] == rule.FORWARD
@@ -100,10 +100,8 @@ def test_driver_that_is_older_takes_the_images_libcuda() -> None:
     old = HostDriver("470.82.01", takes_forward_compat=True, last_branch=470)
     mode, sentence, remedy = ask(need, old, "Tesla K80")
     assert mode == rule.MINOR
-    assert remedy.endswith("or another GPU (newer drivers do not support this one).")
-    assert sentence.endswith(
-        "The image's own libcuda 520.61.05 does not help: libraries that new no longer support Tesla K80."
-    )
+    assert_ends(remedy, "compat/another-gpu-newer-drivers-do")
+    assert_ends(sentence, "compat/images-own-libcuda-does-not", "Tesla K80")
     assert ask(need, HostDriver("470.82.01", takes_forward_compat=True, last_branch=580))[0] == rule.FORWARD
 
 
@@ -111,85 +109,55 @@ def test_driver_minor_version_compatibility_is_told() -> None:
     machine = HostDriver("535.104.05", takes_forward_compat=False, cuda="12.2")
     mode, sentence, remedy = ask(make_need(), machine, "GeForce RTX 3090")
     assert mode == rule.MINOR
-    assert sentence == (
-        "Driver 535.104.05 is older than the 545.23.08 that CUDA 12.3.2 needs, but 525.60.13 or newer is enough for "
-        f"CUDA 12 {MINOR_LIMITS} The image's own libcuda 545.23.08 does not help: it runs on data-center GPUs only "
-        "and fails on GeForce RTX 3090 with error 804, so kedge does not use it."
-    )
-    assert remedy == (
-        "If a program fails with error 222, take an image for CUDA 12.2 or older, or driver 545.23.08 or newer."
-    )
+    assert_reads(sentence, "compat/driver-older-cuda-needs-but-newer", MINOR_LIMITS)
+    assert_reads(remedy, "compat/if-program-fails-error-take")
     need = make_need("13.3.1.008", built_for="610.43.02", min_driver="610.43.02", minor_floor="", branches=None)
     answer = judge_driver(need, HostDriver("580.95.05", takes_forward_compat=True))
     assert (answer.mode, answer.uses_image) == (rule.MINOR, None)
     sentence, _ = tell_driver(need, HostDriver("580.95.05", takes_forward_compat=True), answer)
-    assert sentence.endswith(
-        "If the image's own libcuda 610.43.02 works with driver branch 580, kedge uses it and these limits do not "
-        "apply."
-    )
+    assert_ends(sentence, "compat/if-images-own-libcuda-works", 580)
     need = make_need("11.6.1", built_for="510.47.03", min_driver="510.47.03", minor_floor="450.80.02", branches=(470,))
     mode, sentence, _ = ask(need, HostDriver("460.32.03", takes_forward_compat=True))
     assert mode == rule.MINOR
-    assert sentence.endswith("The image's own libcuda 510.47.03 does not help: it runs with driver branches 470 only.")
+    assert_ends(sentence, "compat/images-own-libcuda-does-not-help", 470)
     mode, sentence, _ = ask(make_need(), HostDriver("535.104.05"))
     assert mode == rule.MINOR
-    assert sentence.endswith("It is unknown whether this GPU works with the image's own newer libcuda.")
+    assert_ends(sentence, "compat/unknown-whether-gpu-works-images")
 
 
 def test_driver_too_old_is_refused_with_numbers_and_remedy() -> None:
     machine = HostDriver("470.57.02", takes_forward_compat=False, cuda="11.4")
     mode, sentence, remedy = ask(make_need(), machine, "GeForce RTX 3090")
     assert mode == rule.NO
-    assert sentence == (
-        "CUDA 12.3.2 needs driver 545.23.08 or newer, or 525.60.13 or newer by minor-version compatibility: driver "
-        "470.57.02 is too old. The image's own libcuda 545.23.08 does not help: it runs on data-center GPUs only "
-        f"and fails on GeForce RTX 3090 with error 804, so kedge does not use it. {ERROR_35}"
-    )
-    assert remedy == (
-        "Take an image for CUDA 11.4 or older, ask the administrators for driver 525.60.13 or newer, "
-        "or choose a queue that has it."
-    )
+    assert_reads(sentence, "compat/cuda-needs-driver-newer-newer", ERROR_35)
+    assert_reads(remedy, "compat/take-image-older-ask-administrators", "CUDA 11.4", "525.60.13")
     mode, sentence, _ = ask(make_need(), HostDriver("450.80.02", takes_forward_compat=True))
     assert mode == rule.NO
-    assert sentence == (
-        "CUDA 12.3.2 needs driver 545.23.08 or newer, or 525.60.13 or newer by minor-version compatibility: driver "
-        "450.80.02 is too old. The image's own libcuda 545.23.08 does not help: it runs with driver branches "
-        f"470, 525 and 535 only. {ERROR_35}"
-    )
+    assert_reads(sentence, "compat/cuda-needs-driver-newer-newer-minor-version", ERROR_35)
     mode, sentence, _ = ask(make_need(carries_compat=False), HostDriver("470.57.02", takes_forward_compat=True))
     assert mode == rule.NO
-    assert f"driver 470.57.02 is too old. The image has no newer libcuda of its own. {ERROR_35}" in sentence
+    assert_says(sentence, "compat/driver-too-old-image-no", ERROR_35)
     need = DriverNeed("10.2.89", min_driver="440.33", carries_compat=False)
     mode, sentence, remedy = ask(need, HostDriver("418.87.00", cuda="10.1"))
     assert mode == rule.NO
-    assert sentence.startswith(
-        "CUDA 10.2.89 needs driver 440.33 or newer, as CUDA before 11 has no minor-version compatibility: driver "
-        "418.87.00 is too old."
-    )
-    assert "ask the administrators for driver 440.33 or newer" in remedy
+    assert_begins(sentence, "compat/cuda-needs-driver-newer-cuda")
+    assert_says(remedy, "compat/ask-administrators-driver-newer", "440.33")
     machine = HostDriver("450.80.02", takes_forward_compat=True, cuda="11.0", last_branch=470)
     mode, _, remedy = ask(make_need(), machine, "Tesla K40")
     assert mode == rule.NO
-    assert remedy == (
-        "Take an image for CUDA 11.0 or older, or another GPU: drivers newer than branch 470 do not support this one."
-    )
+    assert_reads(remedy, "compat/take-image-older-another-gpu", "CUDA 11.0", 470)
 
 
 def test_driver_and_card_that_do_not_know_each_other() -> None:
     mode, sentence, remedy = ask(make_need(), HostDriver("535.104.05", last_branch=470), "Tesla K40")
     assert mode == rule.NO
-    assert sentence == (
-        "Driver 535.104.05 no longer supports Tesla K40: 470 is the last branch that does. Programs see no GPU."
-    )
-    assert remedy == "Choose a node whose driver is of branch 470 or older, or another GPU."
+    assert_reads(sentence, "compat/driver-no-longer-supports-tesla")
+    assert_reads(remedy, "compat/choose-node-whose-driver-branch", 470)
     machine = HostDriver("535.104.05", first_branch=570, capability="10.0")
     mode, sentence, remedy = ask(make_need(), machine, "NVIDIA B200")
     assert mode == rule.NO
-    assert sentence == (
-        "Driver 535.104.05 is too old for NVIDIA B200: compute capability 10.0 needs driver branch "
-        "570 or newer. Programs see no GPU."
-    )
-    assert remedy == "Check the driver version: this GPU does not work with it."
+    assert_reads(sentence, "compat/driver-too-old-nvidia-compute")
+    assert_reads(remedy, "compat/check-driver-version-gpu-does")
 
 
 def test_driver_what_is_not_known_is_left_open() -> None:
@@ -212,20 +180,14 @@ def test_driver_what_is_not_known_is_left_open() -> None:
     )
     mode, sentence, _ = ask(make_need(carries_compat=None), HostDriver("470.57.02", takes_forward_compat=True))
     assert mode == rule.UNKNOWN
-    assert sentence.endswith(
-        "driver 470.57.02 is too old. It runs only if the image has its own newer libcuda, which is unknown."
-    )
+    assert_ends(sentence, "compat/driver-too-old-runs-only", "470.57.02")
     need = make_need("13.3.1.008", built_for="610.43.02", min_driver="610.43.02", minor_floor="", branches=None)
     mode, sentence, _ = ask(need, HostDriver("550.54.14", takes_forward_compat=True))
     assert mode == rule.UNKNOWN
-    assert sentence.endswith(
-        "The image has its own libcuda 610.43.02, but the older drivers it works with are unknown."
-    )
+    assert_ends(sentence, "compat/image-own-libcuda-but-older")
     mode, sentence, _ = ask(make_need(), HostDriver("470.57.02"))
     assert mode == rule.UNKNOWN
-    assert sentence.endswith(
-        "The image has its own libcuda 545.23.08, which runs on data-center GPUs only; the kind of this GPU is unknown."
-    )
+    assert_ends(sentence, "compat/image-own-libcuda-runs-data-center")
     assert ask(DriverNeed("10.5"), HostDriver("418.87.00", takes_forward_compat=True))[:2] == (
         rule.UNKNOWN,
         "The driver that CUDA 10.5 needs is unknown, so kedge cannot judge driver 418.87.00.",

@@ -12,6 +12,7 @@ from kedge.compat.target import Target
 from kedge.compat.traits import Fact, ImageTraits, Layer
 from kedge.compat.verdict import NATIVE
 from tests.builders.rows import each_row
+from tests.wording import assert_begins, assert_reads
 
 
 @each_row(("capabilities", "expected"), [
@@ -34,9 +35,9 @@ def test_describe_driver_need_names_all_ways_and_guesses_none() -> None:
         compat_branches=Fact("470 525 535", "image config, NVIDIA_REQUIRE_CUDA"),
     )
     plain, minor, forward = describe_driver_need(traits, load_tables())
-    assert plain == "550.54.15 (NVIDIA's minimum); 550.54.14 and newer also work"
+    assert_reads(plain, "compat/nvidias-minimum-newer-also-work", "550.54.15", "550.54.14")
     assert minor.startswith("525.60.13 or newer")
-    assert forward.startswith("branches 470, 525, 535 on data-center GPUs")
+    assert_begins(forward, "compat/branches-data-center-gpus")
     assert describe_driver_need(ImageTraits("x"), load_tables()) == []
 
 

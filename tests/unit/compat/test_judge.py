@@ -15,6 +15,7 @@ from kedge.compat.target import Gpu, Target
 from kedge.compat.traits import Fact, ImageTraits
 from kedge.compat.verdict import FAIL, FORWARD, MINOR, NATIVE, NO, NOTE, OPEN, PTX, UNKNOWN, Verdict
 from tests.builders.rows import each_row
+from tests.wording import assert_begins, assert_ends, assert_reads, assert_says
 
 TABLES = load_tables()
 DRIVERS = ("418.87.00", "450.80.02", "470.57.02", "525.60.13", "535.104.05", "550.54.14", "570.86.10", "580.95.05")
@@ -104,36 +105,26 @@ def test_judge_release_without_a_list_is_judged_by_those_around_it() -> None:
     verdict = ask("22.03", "V100", "525.60.13")
     gpu = next(each for each in verdict.judgements if each.subject == "gpu")
     assert (gpu.level, gpu.outcome) == (NOTE, NATIVE)
-    assert gpu.sentence == (
-        "The list of kernels of this release is unknown, but the releases before and after it, "
-        "21.12-py3 and 22.09-py3, support Tesla V100 (compute capability 7.0)."
-    )
+    assert_reads(gpu.sentence, "compat/list-kernels-release-unknown-but")
     traits = read("21.07-tf2-py3", "nvcr.io/nvidia/tensorflow")
     verdict = judge(traits, make_target("V100", "535.104.05"), TABLES)
     gpu = next(each for each in verdict.judgements if each.subject == "gpu")
     assert verdict.outcome == NATIVE
-    assert "NVIDIA states that the releases before and after it, " in gpu.sentence
-    assert gpu.sentence.endswith(
-        "support compute capability 6.0 and newer, which includes Tesla V100 (compute capability 7.0)."
-    )
+    assert_says(gpu.sentence, "compat/nvidia-states-releases-before-after")
+    assert_ends(gpu.sentence, "compat/support-compute-capability-newer-includes")
     verdict = ask("22.03", "K40", "470.57.02")
     assert verdict.runs is False
-    assert [each.sentence for each in verdict.failures] == [
-        (
-            "The list of kernels of this release is unknown, but the earlier 21.12-py3 has none for GPUs "
-            "as old as Tesla K40 (compute capability 3.5): it has 5.2 6.0 6.1 7.0 7.5 8.0 8.6+PTX."
-        )
-    ]
+    assert_reads([each.sentence for each in verdict.failures], "compat/list-kernels-release-unknown-but-earlier")
     # 25.03 has CUDA 12.8, which makes code for B200: whether it has any, PTX of the release before does not tell
     ptx, unknown = ask("22.03", "H200", "550.54.14"), ask("25.03", "B200", "580.95.05")
     assert (ptx.outcome, unknown.outcome) == (PTX, UNKNOWN)
     remedy = next(each.remedy for each in ptx.judgements if each.subject == "gpu")
-    assert remedy.startswith("Take a tag with CUDA 11.8 or newer: the cuDNN and cuBLAS of older ones")
+    assert_begins(remedy, "compat/take-tag-cuda-newer-cudnn", "11.8")
 
 
 def test_judge_libcuda_of_an_image_is_what_is_known_of_it() -> None:
     verdict = ask("22.03", "V100", "470.57.02")
-    assert verdict.headline.endswith("by forward compatibility: kedge uses the image's own libcuda")
+    assert_ends(verdict.headline, "compat/forward-compatibility-uses-images-own")
     assert "kedge uses the image's own libcuda (/usr/local/cuda/compat)." in verdict.judgements[0].sentence
     traits = read("22.03-py3")
     own = replace(traits, compat_branches=Fact("470", "image config, NVIDIA_REQUIRE_CUDA"))
@@ -145,27 +136,25 @@ def test_judge_libcuda_of_an_image_is_what_is_known_of_it() -> None:
 def test_judge_unknown_driver_or_gpu_says_what_is_needed() -> None:
     verdict = judge(read("24.01-py3"), replace(make_target("H200", ""), title="NVIDIA H200"), TABLES)
     assert verdict.outcome == UNKNOWN
-    assert verdict.headline == "unknown whether it runs on NVIDIA H200: the driver is unknown"
+    assert_reads(verdict.headline, "compat/unknown-whether-runs-nvidia-driver")
     driver = next(each for each in verdict.judgements if each.subject == "driver")
     assert driver.level == OPEN
-    assert driver.sentence.startswith("CUDA 12.3.2 needs driver 545.23.08 or newer, or 525.60.13 or newer by")
-    assert driver.remedy == "Give it with --driver VERSION, as nvidia-smi shows it."
+    assert_begins(driver.sentence, "compat/needs-driver-newer-newer", "CUDA 12.3.2", "545.23.08", "525.60.13")
+    assert_reads(driver.remedy, "compat/give-driver-version-nvidia-smi-shows")
     target = Target("node", gpus=(Gpu("NVIDIA X9000"),), driver="580.95.05", architecture="amd64")
     verdict = judge(read("24.01-py3"), target, TABLES)
     assert verdict.outcome == UNKNOWN
-    assert verdict.headline.endswith("the compute capability of the GPU is unknown")
+    assert_ends(verdict.headline, "compat/compute-capability-gpu-unknown")
 
 
 def test_judge_login_node_is_told_to_name_a_gpu() -> None:
     target = Target("this machine (login1)", has_gpus=False, architecture="amd64")
     verdict = judge(read("24.01-py3"), target, TABLES)
     assert verdict.outcome == UNKNOWN
-    assert verdict.headline == (
-        "unknown whether its GPU programs run on the compute nodes: this machine (login1) has no NVIDIA GPU"
-    )
+    assert_reads(verdict.headline, "compat/unknown-whether-gpu-programs-run", "login1")
     gpu = next(each for each in verdict.judgements if each.subject == "gpu")
-    assert gpu.sentence == "this machine (login1) has no NVIDIA GPU, so only its CPU is judged."
-    assert gpu.remedy == ("Give the queue with --on SITE:QUEUE, or GPU and driver with --gpu and --driver.")
+    assert_reads(gpu.sentence, "compat/machine-no-nvidia-gpu-only", "login1")
+    assert_reads(gpu.remedy, "compat/give-queue-site-queue-gpu")
 
 
 def test_judge_images_of_which_little_is_known() -> None:
@@ -173,20 +162,17 @@ def test_judge_images_of_which_little_is_known() -> None:
     traits = read("22.05-py3")
     assert not traits.cuda
     verdict = judge(traits, target, TABLES)
-    assert (verdict.outcome, verdict.headline.partition(":")[0]) == (
-        UNKNOWN,
-        "unknown whether its GPU programs run on the compute nodes",
-    )
+    assert verdict.outcome == UNKNOWN
+    assert_reads(verdict.headline.partition(":")[0], "compat/unknown-whether-gpu-programs-run-compute")
     target = Target("this machine (login1)", has_gpus=False, architecture="amd64")
     verdict = judge(ImageTraits("ubuntu:24.04", architecture="amd64", size=30_000_000), target, TABLES)
-    assert (verdict.outcome, verdict.headline) == (NATIVE, "runs on this machine (login1); it does not need a GPU")
+    assert verdict.outcome == NATIVE
+    assert_reads(verdict.headline, "compat/runs-machine-does-not-need", "login1")
     verdict = judge(ImageTraits("ubuntu:24.04", architecture="amd64"), make_target("A100", "535.104.05"), TABLES)
     assert verdict.outcome == UNKNOWN
     driver = next(each for each in verdict.judgements if each.subject == "driver")
-    assert (driver.level, driver.sentence) == (
-        NOTE,
-        "The CUDA version of this image is unknown, and so is what it needs from driver and GPU.",
-    )
+    assert driver.level == NOTE
+    assert_reads(driver.sentence, "compat/cuda-version-image-unknown-needs")
 
 
 @each_row(("name", "headline"), [
@@ -206,17 +192,12 @@ def test_judge_several_kinds_of_gpu() -> None:
     target = Target("queue gpu of site x", "queue", gpus, driver="580.95.05", architecture="amd64")
     verdict = judge(read("25.10-py3"), target, TABLES)
     assert verdict.outcome == NO
-    assert verdict.headline == (
-        "does not run on Tesla V100 with driver 580.95.05: it has no kernels for that GPU; it runs on NVIDIA A100"
-    )
-    assert verdict.judgements[0].sentence == (
-        "There are several kinds of GPU, and the worst decides. The image runs natively on NVIDIA "
-        "A100; does not run on Tesla V100."
-    )
-    assert verdict.judgements[0].remedy == "Request one kind of GPU in the job."
+    assert_reads(verdict.headline, "compat/does-not-run-tesla-driver-no")
+    assert_reads(verdict.judgements[0].sentence, "compat/several-kinds-gpu-worst-decides")
+    assert_reads(verdict.judgements[0].remedy, "compat/request-one-kind-gpu-job")
     gpus = (find_gpu("A100", TABLES), find_gpu("V100", TABLES))
     verdict = judge(read("24.11-py3"), Target("x", "named", gpus, driver="580.95.05", architecture="amd64"), TABLES)
-    assert verdict.headline == "runs natively on NVIDIA A100 and Tesla V100 with driver 580.95.05"
+    assert_reads(verdict.headline, "compat/runs-natively-nvidia-tesla-driver")
     assert not any("several kinds" in each.sentence for each in verdict.judgements)
 
 
@@ -226,28 +207,21 @@ def test_judge_processors() -> None:
         make_target("V100", "550.54.14", architecture="arm64"), architecture_source="this machine", origin="named"
     )
     verdict = judge(traits, target, TABLES)
-    assert verdict.headline == (
-        "does not run on Tesla V100 with driver 550.54.14: the image is for amd64, and this host is arm64"
-    )
-    assert verdict.failures[0].remedy == (
-        "If the compute nodes are amd64, add --arch amd64; else take a tag for arm64."
-    )
+    assert_reads(verdict.headline, "compat/does-not-run-tesla-driver-image")
+    assert_reads(verdict.failures[0].remedy, "compat/if-compute-nodes-add-arch", "amd64", "arm64")
     traits = replace(read("25.10-py3"), architecture="arm64")
     verdict = judge(traits, make_target("GH200", "580.95.05", architecture="arm64"), TABLES)
     told = [each for each in verdict.judgements if each.subject == "processor"]
-    assert [each.sentence for each in told] == ["It is unknown whether there is an image for arm64."]
+    assert_reads([each.sentence for each in told], "compat/unknown-whether-image", "arm64")
     seen = judge(
         replace(traits, architectures=("amd64", "arm64")), make_target("GH200", "580", architecture="arm64"), TABLES
     )
-    assert "There is an image for arm64." in [each.sentence for each in seen.judgements]
+    assert_says([each.sentence for each in seen.judgements], "compat/there-is-an-image-for", "arm64")
     traits = replace(read("24.01-py3"), architectures=("amd64",))
     verdict = judge(traits, make_target("GH200", "550.54.14", architecture="arm64"), TABLES)
     assert verdict.outcome == NO
-    assert verdict.headline == (
-        "does not run on NVIDIA GH200 with driver 550.54.14: the image is for amd64, and NVIDIA GH200"
-        " with driver 550.54.14 is arm64"
-    )
-    assert verdict.failures[0].remedy == "Take a tag for arm64, or a node with amd64."
+    assert_reads(verdict.headline, "compat/does-not-run-nvidia-driver")
+    assert_reads(verdict.failures[0].remedy, "compat/take-tag-node", "arm64", "amd64")
 
 
 def test_judge_framework_that_asks_for_cuda_9_is_not_taken_at_its_word() -> None:
@@ -255,7 +229,7 @@ def test_judge_framework_that_asks_for_cuda_9_is_not_taken_at_its_word() -> None
     verdict = judge(traits, make_target("RTX 3090", "470.57.02"), TABLES)
     assert verdict.outcome == NO
     requirement = next(each for each in verdict.judgements if each.subject == "requirement")
-    assert "That does not mean that its programs run" in requirement.sentence
+    assert_says(requirement.sentence, "compat/does-not-mean-programs-run")
 
 
 def test_judge_gpus_of_the_table_take_forward_compatibility_as_a_start_decides() -> None:

@@ -10,6 +10,7 @@ from kedge.compat.contents.known_traits import read_known_traits
 from kedge.compat.tables.known_images import KNOWN_IMAGES, load_known_images, tell_builds
 from kedge.compat.tables.load import load_tables, parse_table
 from tests.builders.rows import each_row
+from tests.wording import assert_ends
 
 TABLES = load_tables()
 PAGES = Path(__file__).parents[3] / "docs"
@@ -23,7 +24,7 @@ def test_known_images_say_what_to_know_of_them() -> None:
     assert len(load_known_images()) == 38
     assert all(len(row.source) > 5 for row in load_known_images())
     [locked] = [row.describe() for row in load_known_images() if row.has_words(["chainer"])]
-    assert locked.endswith("; locked: pulling it needs an account of NGC")
+    assert_ends(locked, "compat/locked-pulling-needs-account-ngc")
     by_task = {(row.image.rpartition("/")[2], row.tags, row.task.partition(",")[0]): row for row in load_known_images()}
     bert = by_task["pytorch", "*-py3", "natural language processing"]
     resnet = by_task["pytorch", "*-py3", "image classification"]

@@ -8,6 +8,7 @@ from kedge.compat.target import Target
 from kedge.compat.traits import Fact, ImageTraits
 from kedge.compat.verdict import FAIL, NOTE, OK, OPEN, WARNING, Judgement
 from tests.builders.rows import each_row
+from tests.wording import assert_reads
 
 
 def make_image(**facts: object) -> ImageTraits:
@@ -28,7 +29,7 @@ def test_processor_rules() -> None:
     assert tell(found) == [
         (FAIL, ("The image is for amd64, and gh1 is arm64: programs fail with 'Exec format error'."))
     ]
-    assert found[0].remedy == "Take a tag for arm64, or a node with amd64."
+    assert_reads(found[0].remedy, "compat/take-tag-node", "arm64", "amd64")
     both = make_image(architecture="arm64", architectures=("amd64", "arm64"))
     assert tell(judge_processor(both, Target("gh1", architecture="arm64"))) == [(OK, "There is an image for arm64.")]
     assert tell(judge_processor(both, Target("n1", architecture="amd64"))) == [

@@ -11,6 +11,7 @@ from kedge.compat.tables.load import load_tables
 from kedge.compat.tables.rows import CudaRelease, NgcRelease
 from kedge.compat.traits import ImageTraits
 from tests.builders.rows import each_row
+from tests.wording import assert_says
 
 PYTORCH = "nvcr.io/nvidia/pytorch"
 # as the 24.01 image has it
@@ -117,7 +118,7 @@ def test_read_traits_where_tables_tell_more_or_less_than_the_config() -> None:
     row = NgcRelease(PYTORCH, "21.10-py3", "PyTorch", "1.10.0a0+0aef44c", ubuntu="20.04", cuda="11.4.2")
     traits = read(f"{PYTORCH}:21.10-py3", {"CUDA_VERSION": "11.4.3.001"}, rows=Rows(row))
     assert traits.cuda.value == "11.4.3.001"
-    assert "CUDA: the image says 11.4.3.001, NVIDIA's notes say 11.4.2; kedge uses the image's" in traits.notes
+    assert_says(traits.notes, "compat/image-says-nvidias-notes-say", "CUDA", "11.4.3.001", "11.4.2")
     toolkit = CudaRelease("12.3.2", "12.3 Update 2", "545.23.08", "525.60.13", (470, 525, 535), "cuda-compat-12-3", "x")
     traits = read(f"{PYTORCH}:24.01-py3", NGC_2401, rows=Rows(cuda=toolkit))
     assert traits.compat_branches.value == "470 525 535"

@@ -15,6 +15,7 @@ from kedge.compat.tables.load import SHIPPED, Tables, load_tables, merge_rows, n
 from kedge.compat.tables.rows import CudaRelease, NgcRelease
 from kedge.compat.traits import Fact, ImageTraits
 from tests.builders.rows import each_row
+from tests.wording import assert_begins
 
 PYTORCH, CUDA = "nvcr.io/nvidia/pytorch", "nvcr.io/nvidia/cuda"
 TABLES = load_tables()
@@ -244,7 +245,7 @@ def test_learned_rows_fill_what_is_empty_and_replace_nothing(tmp_path: Path) -> 
     row = load_tables(path).find_release(PYTORCH, "26.08-py3")
     assert (row.capabilities, row.compat_branches) == ("7.5 8.0+PTX", (535, 580))
     assert (row.cuda, row.framework_version) == ("13.4.1.012", "2.14.0a0+4fdf77b940")  # what is shipped stays
-    assert row.source.startswith("newest tag on the catalog page seen 2026-09-14; ")
+    assert_begins(row.source, "compat/newest-tag-catalog-page-seen")
     assert row.source.endswith("; registry config sha256:12 (amd64) read 2026-09-20")
     wrong = NgcRelease(PYTORCH, "22.03-py3", cuda="99.9", python="3.8.10", ubuntu="66.04", source="somebody")
     row = load_tables(learn(tmp_path / "learned.csv", wrong)).find_release(PYTORCH, "22.03-py3")

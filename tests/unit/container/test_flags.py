@@ -13,6 +13,7 @@ from kedge.container.flags import USAGES, HelpWanted, find_flag, parse_words, re
 from kedge.container.options import FLAGS, GROUPS, REFUSALS, Flag, RunOptions
 from kedge.errors import InvalidSetting, KedgeError, UsageError
 from tests.builders.rows import each_row, with_rows
+from tests.wording import assert_reads
 
 SOURCES = Path(kedge.__file__).parent
 
@@ -130,7 +131,7 @@ def test_flags_that_say_who_set_them() -> None:
         **{"nv": "--nv", "bind": "-B", "cleanenv": "APPTAINER_CLEANENV", "overlay": "SINGULARITY_OVERLAYIMAGE"}
     }
     options = parse_flags(SINGULARITY_NV="1", APPTAINER_NV="0")
-    assert options.warnings == ["SINGULARITY_NV and APPTAINER_NV differ; APPTAINER_NV is used"]
+    assert_reads(options.warnings, "run/singularity-nv-apptainer-nv-differ")
     assert not parse_flags(SINGULARITY_NV="1", APPTAINER_NV="1").warnings
     with pytest.raises(InvalidSetting, match="the variable APPTAINER_NV is 'maybe'"):
         parse_flags(APPTAINER_NV="maybe")
@@ -248,7 +249,7 @@ def test_flags_keep_privs_is_for_root(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_flags_copied_with_typographic_dashes_are_understood(word: str, meant: str, attribute: str) -> None:
     options = parse_flags(word)
     assert getattr(options, attribute) is True
-    assert options.warnings == [f"'{word}' has a typographic dash; read as '{meant}'"]
+    assert_reads(options.warnings, "run/typographic-dash-read", word, meant)
 
 
 def test_flags_other_words_that_look_odd_are_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,7 @@ from tests.builders.oci_images import make_tar
 from tests.builders.rows import each_row
 from tests.builders.squashfs_images import write_image
 from tests.fakes.registry import FakeRegistry
+from tests.wording import assert_begins, assert_ends, assert_reads, assert_says
 
 V100 = Queue("v100", is_default=True, gpus_per_node=4, gpu="V100-SXM2-32GB", arch="amd64")
 A100 = Queue("a100", gpus_per_node=4, gpu="A100-SXM4-40GB", arch="amd64", driver="535.104.05")
@@ -57,10 +58,10 @@ def test_submit_refuses_kernels_that_the_queue_has_no_gpu_for(cluster: Cluster, 
     with pytest.raises(WillNotRun) as caught:
         plan(GPU, cluster, tmp_path)
     problem = caught.value
-    assert problem.message == f"{GPU.image} does not run on Tesla V100: it has no kernels for that GPU"
+    assert_reads(problem.message, "submit/does-not-run-tesla-no", GPU.image)
     assert "compute capability 7.0" in problem.context["why"]
-    assert "List images that fit: kedge recommend pytorch --on here:v100. " in (problem.hint or "")
-    assert (problem.hint or "").endswith("To submit it anyway add --force")
+    assert_says(problem.hint or "", "submit/list-images-fit-recommend-pytorch", "v100")
+    assert_ends(problem.hint or "", "submit/submit-anyway-add-force")
 
 
 def test_submit_with_force_warns_and_tells_the_container(cluster: Cluster, tmp_path: Path) -> None:
@@ -103,10 +104,10 @@ def test_submit_warns_of_a_cuda_that_is_older_than_the_gpu(cluster: Cluster, tmp
     here = replace(cluster, site=replace(SITE, queues=(hopper,)))
     job = replace(GPU, image="nvcr.io/nvidia/tensorflow:21.06-tf1-py3")
     [doubt] = list_doubts(plan(job, here, tmp_path))
-    assert doubt.startswith(f"{job.image}: unknown whether it runs on NVIDIA H200: ")
+    assert_begins(doubt, "submit/unknown-whether-runs-nvidia", job.image)
     verdict, _, reasons = doubt.partition(". ")
-    assert verdict.endswith("NVIDIA H200: the driver is unknown")
-    assert "CUDA 11.3.1 does not support NVIDIA H200" in reasons
+    assert_ends(verdict, "explain/nvidia-driver-unknown")
+    assert_says(reasons, "compat/cuda-does-not-support", "11.3.1", "NVIDIA H200")
 
 
 def make_image(registry: FakeRegistry, tag: str, architecture: str = "amd64") -> str:
@@ -162,10 +163,7 @@ def test_submit_to_whole_nodes_looks_at_nv(tmp_path: Path) -> None:
 def test_submit_to_a_gpu_that_no_tag_serves_advises_none(cluster: Cluster, tmp_path: Path) -> None:
     with pytest.raises(WillNotRun) as caught:
         plan(replace(GPU, image="nvcr.io/nvidia/pytorch:24.03-py3", queue="k40"), cluster, tmp_path)
-    assert caught.value.hint == (
-        "No tag of nvcr.io/nvidia/pytorch is known to support that GPU: use another queue, or plain CUDA. "
-        "List images that fit: kedge recommend cuda --on here:k40. To submit it anyway add --force"
-    )
+    assert_reads(caught.value.hint, "submit/no-tag-known-support-gpu", "nvcr.io/nvidia/pytorch", "k40")
 
 
 HIDDEN = str(Path(sys.executable).parent.parent)

@@ -18,6 +18,7 @@ from tests.builders.elf_files import make_library
 from tests.builders.images import make_config
 from tests.builders.oci_images import make_tar
 from tests.fakes.registry import FakeRegistry
+from tests.wording import assert_says
 
 SITE = Site("here", "Here", "slurm", mpi_type="pmix", runtime="apptainer")
 
@@ -39,7 +40,7 @@ def test_ranks_that_would_be_alone_are_refused(image: Path) -> None:
     with pytest.raises(LaunchRefused, match=r"--mpi=pmix of site here: MPICH 4.0.2 .* each rank would be rank 0 of 1"):
         check(image)
     (warning,) = check(image, force=True)
-    assert "each rank would be rank 0 of 1" in warning
+    assert_says(warning, "compat/each-rank-rank")
     assert check(image, replace(SITE, mpi_type="pmi2")) == ()
     assert check(image, replace(SITE, mpi_type="")) == ()
     assert check(image, runtime="kedge") == ()

@@ -16,6 +16,7 @@ from kedge.jobs.logs import LogFile, find_logs, follow_logs, read_log, require_l
 from kedge.jobs.records import Draft, Record, Records
 from kedge.jobs.wait import require_success
 from tests.builders.rows import each_row
+from tests.wording import assert_ends
 
 
 def make_record(folder: Path, *, array: str = "", error: str = "") -> Record:
@@ -110,4 +111,4 @@ def test_clue_of_a_failed_job_is_in_its_output_and_the_error_of_a_wait(tmp_path:
         require_success(FoundJob("12", record), [FAILED], lambda status: "it ended with status 1")
     assert caught.value.context["its output says"].startswith("Unexpected error from cudaGetDeviceCount()")
     assert "fabric manager" in caught.value.context["which means"]
-    assert (caught.value.hint or "").endswith("see its output: kedge logs 12")
+    assert_ends(caught.value.hint or "", "submit/see-output-logs")

@@ -13,6 +13,7 @@ from kedge.cluster.schedulers.gridengine.backend import BACKEND as GRIDENGINE
 from kedge.jobs.merge_status import find_ended, is_settled, lacks_tasks, merge
 from kedge.jobs.records import Draft, Record, Records
 from tests.builders.rows import each_row
+from tests.wording import assert_says
 
 
 def make_record(folder: Path, *, array: str = "", time_limit: int | None = None, age: float = 100) -> Record:
@@ -106,7 +107,7 @@ def test_endings_of_what_never_began_or_was_cancelled(tmp_path: Path) -> None:
     record = make_record(tmp_path)
     lost = JobStatus("12", State.LOST, "failed 25, exit_status 0", reason="rescheduling")
     assert merge(record, [lost])[0].state is State.LOST
-    assert "deleted before it started again" in GRIDENGINE.explain(lost)
+    assert_says(GRIDENGINE.explain(lost), "schedulers/deleted-before-started-again")
     record.note_cancelled(None)
     assert merge(record, [lost])[0].state is State.CANCELLED
 

@@ -17,6 +17,7 @@ from kedge.cluster.sites.profile import find_folders, load_site
 from kedge.jobs.seen_nodes import NodeFacts, find_job_queue, find_node_folder, recall_nodes, remember_node
 from kedge.system.settings import Settings
 from tests.builders.rows import each_row
+from tests.wording import assert_begins
 
 FACTS = NodeFacts(
     driver="535.104.05", gpus=("NVIDIA A100-SXM4-40GB",), gpu_count=8, architecture="amd64", cpu="AMD EPYC 7352",
@@ -69,7 +70,7 @@ def test_remembered_comes_back_on_the_login_node(login: dict[str, str]) -> None:
     assert (found.site, found.queue, found.host) == ("zih-alpha", "alpha", os.uname().nodename)
     assert before - 1 <= found.when <= time.time()
     assert not found.is_stale
-    assert found.source.startswith(f"seen by a job on {os.uname().nodename} on 20")
+    assert_begins(found.source, "submit/seen-job-3", os.uname().nodename, 20)
     assert recall(login, queue="other") is None
     assert recall(login, site="zih-capella") is None
     assert recall(login, site="no-such-site") is None

@@ -21,6 +21,7 @@ from kedge.jobs.find_job import FoundJob
 from kedge.jobs.records import Draft, Record, Records
 from kedge.jobs.wait import wait_for, wait_for_all
 from tests.builders.rows import each_row
+from tests.wording import assert_says
 
 LINE = "{id}|{index}|{state}|ada|gpu||1794728396|N/A|N/A|10:00|{reason}|train\n"
 
@@ -97,7 +98,7 @@ def test_waiting_in_vain_ends_at_once(
     with pytest.raises(JobStuck) as caught:
         wait_for(cluster, job)
     assert clock.now - begin < 3
-    assert "job 12 (train) will never start: 12 is pending" in caught.value.message
+    assert_says(caught.value.message, "submit/job-train-never-start-pending", 12)
     assert "kedge cancel 12" in str(caught.value.hint)
     assert caught.value.context["why"]
 

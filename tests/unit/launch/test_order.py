@@ -17,6 +17,7 @@ from kedge.launch.contracts import Rendezvous, Terms
 from kedge.launch.order import RankOrder
 from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY
+from tests.wording import assert_begins, assert_reads
 
 ORDER = RankOrder(
     "ranks", (2, 2), "nöde-1", 29500, 'a"\\\n', hosts=("n1", "n2"), cpus=(8, 8), is_checked=False, node=-1
@@ -74,7 +75,7 @@ def test_an_order_of_a_newer_kedge_says_to_update_the_node(changes: dict[str, ob
     assert f"kedge on {host} is another version than the kedge that started the launch" in refusal.value.message
     assert what in refusal.value.message
     assert refusal.value.context == {"kedge launch": "9.1", f"kedge on {host}": VERSION}
-    assert refusal.value.hint == f"update kedge on {host} to the version that runs 'kedge launch' (9.1)"
+    assert_reads(refusal.value.hint, "launch/update-version-runs-launch", host, "9.1")
 
 
 def test_an_order_of_an_older_kedge_says_to_update_the_launch() -> None:
@@ -82,7 +83,7 @@ def test_an_order_of_an_older_kedge_says_to_update_the_launch() -> None:
     with pytest.raises(LaunchRefused, match="the order lacks 'port'") as refusal:
         RankOrder.decode(rewrite(kedge=None, port=None))
     assert refusal.value.context["kedge launch"] == "unknown"
-    assert refusal.value.hint == f"update the kedge that runs 'kedge launch' to the version on {host} ({VERSION})"
+    assert_reads(refusal.value.hint, "launch/update-runs-launch-version", host, VERSION)
 
 
 @each_row("changes", [
@@ -92,7 +93,7 @@ def test_an_order_of_an_older_kedge_says_to_update_the_launch() -> None:
 def test_values_of_another_kind_are_refused(changes: dict[str, object]) -> None:
     with pytest.raises(LaunchRefused, match="do not fit") as refusal:
         RankOrder.decode(rewrite(**changes))
-    assert str(refusal.value.hint).startswith("install the same version of kedge on ")
+    assert_begins(str(refusal.value.hint), "launch/install-same-version")
 
 
 def test_reading_an_order_loads_no_patterns_and_no_enum() -> None:

@@ -11,6 +11,7 @@ from kedge.launch.check_world import AskedWorld, WorldProblem, compare_world, ex
 from kedge.launch.follow_output import RankFailure
 from kedge.launch.probe.answers import RankAnswer
 from tests.builders.rows import each_row
+from tests.wording import assert_begins, assert_reads, assert_says
 
 OPEN_MPI, MPICH = "Open MPI 4.1.4", "MPICH 4.0.2"
 
@@ -65,7 +66,7 @@ def test_world_of_singletons_names_what_is_missing(
     found = problem(AskedWorld(2, (), launcher, mpi_type, family), answer(0, 1, task=0), answer(0, 1, task=1))
     assert found.kind == "singletons"
     assert found.is_fatal
-    assert "each of 2 processes says 'rank 0 of 1'" in found.sentence
+    assert_says(found.sentence, "launch/each-processes-says-rank")
     assert reason in found.sentence
     assert hint in found.hint
 
@@ -73,10 +74,8 @@ def test_world_of_singletons_names_what_is_missing(
 def test_world_of_singletons_in_part_or_without_a_fitting_pmi() -> None:
     # Open MPI's singletons start at the same place in /tmp, and one of them may fail
     found = problem(AskedWorld(3), answer(0, 1))
-    assert (found.kind, found.sentence.partition(": ")[2]) == (
-        "singletons",
-        "1 of 3 processes answered, and it says 'rank 0 of 1'",
-    )
+    assert found.kind == "singletons"
+    assert_reads(found.sentence.partition(": ")[2], "launch/processes-answered-says-rank", 1, 3)
     asked = AskedWorld(2, launcher="srun", mpi_type="none", family=OPEN_MPI, mpi_types=("none", "pmi2"))
     reason, hint = explain_singletons(asked)
     assert "srun of this site offers none, pmi2 only" in reason
@@ -86,39 +85,36 @@ def test_world_of_singletons_in_part_or_without_a_fitting_pmi() -> None:
 def test_world_split_or_in_part() -> None:
     answers = [answer(rank, 2, host) for host in ("n1", "n2") for rank in range(2)]
     found = problem(AskedWorld(4, launcher="qrsh"), *answers)
-    assert (found.kind, found.sentence) == (
-        "split",
-        "the ranks are 2 separate worlds, one on each host, instead of one of 4",
-    )
+    assert found.kind == "split"
+    assert_reads(found.sentence, "launch/ranks-separate-worlds-one-each", 2, 4)
     assert "--launcher" in found.hint
     found = problem(AskedWorld(3), answer(0, 2, "n1", 0), answer(1, 2, "n2", 1), answer(0, 1, "n2", 2))
     assert found.kind == "split"
-    assert found.sentence == "2 of 3 ranks found each other, 1 did not: process 2 on n2 says 'rank 0 of 1'"
+    assert_reads(found.sentence, "launch/ranks-found-each-other-did", 2, 1)
 
 
 def test_world_with_duplicates_or_missing_ranks() -> None:
     found = problem(AskedWorld(2), answer(0, 2), answer(1, 2), answer(1, 2, "n2"))
-    assert (found.kind, found.sentence) == (
-        "duplicates",
-        "several processes are the same rank: rank 1 (rank 1 on n1, n2)",
-    )
+    assert found.kind == "duplicates"
+    assert_reads(found.sentence, "launch/several-processes-same-rank-rank", 1)
     assert problem(AskedWorld(2), answer(0, 2), answer(0, 2, "n2")).kind == "duplicates"
     hosts = ("n1", "n1", "n2", "n2", "n3", "n3")
     found = problem(AskedWorld(6, hosts), *(answer(rank, 6) for rank in (0, 1, 3)))
     assert found.kind == "missing"
-    assert found.sentence == "3 of 6 ranks did not answer: ranks 2, 4-5 (on n2, n3)"
+    assert_reads(found.sentence, "launch/ranks-did-not-answer-ranks")
 
 
 def test_world_of_another_size_order_or_silent() -> None:
     found = problem(AskedWorld(2), *(answer(rank, 4) for rank in range(4)))
-    assert (found.kind, found.sentence) == ("size", "MPI counts 4 ranks, and 2 were asked for")
+    assert found.kind == "size"
+    assert_reads(found.sentence, "launch/mpi-counts-ranks-asked", 2)
     found = problem(AskedWorld(2), answer(0, 2, task=1), answer(1, 2, task=0))
     assert (found.kind, found.is_fatal) == ("order", False)
     found = problem(AskedWorld(2), answer(0, 2, "n1", has_met=False), answer(1, 2, "n2", has_met=False))
-    assert found.sentence == "the ranks found each other, but cannot exchange data between n1, n2"
+    assert_reads(found.sentence, "launch/ranks-found-each-other-but")
     found = problem(AskedWorld(2), answer(0, 2), answer(1, 2, has_met=False))
-    assert "on n1, but cannot exchange data: rank 1 got none" in found.sentence
-    assert problem(AskedWorld(3)).sentence == "none of 3 ranks answered the world check"
+    assert_says(found.sentence, "launch/but-cannot-exchange-data-rank", "n1")
+    assert_reads(problem(AskedWorld(3)).sentence, "launch/none-ranks-answered-world-check")
 
 
 NOTE = "kedge: waiting for process 4711, which is unpacking the image: app.sif"
@@ -133,9 +129,7 @@ def explain(*lines: str) -> str:
 
 
 def test_check_that_failed_says_why() -> None:
-    assert explain(NOTE, "Fatal error in internal_Init").startswith(
-        "the world check failed: rank 0 on gpu01 ended with status 137"
-    )
+    assert_begins(explain(NOTE, "Fatal error in internal_Init"), "launch/world-check-failed-rank-ended")
     said = explain(NOTE, "kedge: MPICH needs pmi2", "hint: give --mpi-type pmi2")
     assert said.startswith("MPICH needs pmi2")
     assert said.endswith("give --mpi-type pmi2")

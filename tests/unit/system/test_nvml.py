@@ -13,6 +13,7 @@ from kedge.system.nvml import NvmlError, ask_nvml
 from tests.builders.nvml import build_nvml
 from tests.builders.rows import each_row
 from tests.requirements import require_program
+from tests.wording import assert_says
 
 
 @pytest.fixture(name="library")
@@ -58,7 +59,7 @@ def test_probe_gpus_does_not_wait_for_a_driver_that_hangs(library: str, monkeypa
     probe = probe_gpus(0.3, library)
     assert probe.has_hung
     assert not probe.has_answered
-    assert "did not answer in 0.3 s" in probe.problem
+    assert_says(probe.problem, "doctor/did-not-answer-s", "0.3")
 
 
 def test_probe_gpus_survives_a_library_that_crashes(library: str, monkeypatch: pytest.MonkeyPatch) -> None:

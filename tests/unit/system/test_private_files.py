@@ -21,6 +21,7 @@ from kedge.system.private_files import (
     refuse_intruders,
 )
 from tests.requirements import require_root
+from tests.wording import assert_reads
 
 
 @pytest.mark.parametrize(
@@ -44,12 +45,12 @@ def test_directory_that_others_may_write_is_not_ours_alone(tmp_path: Path, mode:
     if reason:
         with pytest.raises(FileProblem, match="others may write to it") as caught:
             refuse_intruders(place, "KEDGE_JOBDIR")
-        assert caught.value.hint == f"chmod go-w {place}, or choose a directory of your own: KEDGE_JOBDIR=DIRECTORY"
+        assert_reads(caught.value.hint, "base/chmod-go-w-choose-directory-your", place, "KEDGE_JOBDIR")
 
 
 def test_directory_that_others_may_enter_is_not_as_kedge_made_it(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
-    assert find_intruder(tmp_path.lstat(), OTHERS_ENTER) == "others may enter it (mode 0755)"
+    assert_reads(find_intruder(tmp_path.lstat(), OTHERS_ENTER), "base/others-enter-mode", "0755")
     with pytest.raises(FileProblem, match="others may enter it"):
         refuse_changed(tmp_path)
     refuse_changed(tmp_path / "not there")
@@ -58,7 +59,7 @@ def test_directory_that_others_may_enter_is_not_as_kedge_made_it(tmp_path: Path)
 def test_what_is_no_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "link").symlink_to(".")
-    assert find_intruder((tmp_path / "file").lstat()) == "it is not a directory"
+    assert_reads(find_intruder((tmp_path / "file").lstat()), "base/not-directory")
     assert find_intruder((tmp_path / "link").lstat()) == "it is a symlink"
 
 
@@ -100,7 +101,7 @@ def test_file_written_by_hand_may_be_the_groups_but_not_everybodys(tmp_path: Pat
     path.chmod(0o664)
     assert find_foreign_hand(path.stat()) == ""
     path.chmod(0o666)
-    assert find_foreign_hand(path.stat()) == "everybody may write to it"
+    assert_reads(find_foreign_hand(path.stat()), "base/everybody-write")
 
 
 @pytest.mark.parametrize(("mode", "is_safe"), [(0o755, True), (0o1777, True), (0o777, False), (0o775, True)])

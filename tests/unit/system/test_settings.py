@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from kedge.errors import InvalidSetting
 from kedge.system.settings import SETTINGS, Settings, SettingSource, parse_value, read_file
 from tests.builders.rows import each_row
+from tests.wording import assert_reads
 
 
 @pytest.fixture
@@ -131,7 +132,7 @@ def test_settings_unknown_key_names_file_line_and_nearest(environ: dict[str, str
     path = write_user(environ, "threads = 2\ncache_limt = '1G'\n")
     with pytest.raises(InvalidSetting) as caught:
         Settings.load({}, environ)
-    assert caught.value.message == f"{path} line 2: unknown setting 'cache_limt'"
+    assert_reads(caught.value.message, "base/line-unknown-setting", path, "cache_limt")
     assert caught.value.hint == "did you mean 'cache_limit'?"
 
 

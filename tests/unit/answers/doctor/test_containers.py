@@ -36,6 +36,7 @@ from kedge.system.views import TableView
 from tests.builders.findings import require_whole
 from tests.builders.rows import each_row
 from tests.requirements import require_user_namespaces
+from tests.wording import assert_reads, assert_says
 
 EPERM = KernelRefusal(USER_NAMESPACE, errno.EPERM, "Operation not permitted")
 
@@ -123,7 +124,7 @@ def test_trial_that_cannot_be_started_is_no_refusal(monkeypatch: pytest.MonkeyPa
 def test_outer_container_is_seen_by_its_marks(tmp_path: Path) -> None:
     assert check_outer_container(make_surroundings(tmp_path))[0].level == OK
     (finding,) = check_outer_container(make_surroundings(tmp_path, {"APPTAINER_CONTAINER": "/x.sif"}))
-    assert require_whole(finding).what == "this shell is inside a container (APPTAINER_CONTAINER is set)"
+    assert_reads(require_whole(finding).what, "doctor/shell-inside-container-apptainer-container")
     write(tmp_path, ".dockerenv", "")
     assert "/.dockerenv exists" in check_outer_container(make_surroundings(tmp_path))[0].what
 
@@ -149,10 +150,7 @@ def test_fuse_and_overlay_files_levels() -> None:
     assert "conda-forge squashfuse" in judge_fuse("squashfuse is not installed", None, "").fix
     assert judge_fuse("", EPERM, "/usr/bin/squashfuse_ll").level == OK
     refused = KernelRefusal(WORK, errno.EPERM, "Operation not permitted")
-    assert (
-        "the kernel refuses the mount: Operation not permitted"
-        in judge_fuse("", refused, "/usr/bin/squashfuse_ll").what
-    )
+    assert_says(judge_fuse("", refused, "/usr/bin/squashfuse_ll").what, "doctor/kernel-refuses-mount-operation-not")
     assert judge_overlay_files("/usr/bin/fuse2fs", has_device=True).level == OK
     assert "fuse2fs is not installed" in require_whole(judge_overlay_files("", has_device=True)).what
     assert "no /dev/fuse" in require_whole(judge_overlay_files("/usr/bin/fuse2fs", has_device=False)).what
@@ -185,16 +183,16 @@ RANGES: dict[str, bytes | str | None] = {"/etc/subuid": b"ada:100000:65536\n", "
 def test_subordinate_ids() -> None:
     finding = judge_subordinate_ids(make_host({**PROGRAMS, **RANGES}))
     assert finding.level == OK
-    assert finding.what == "65536 ids for ada: --fakeroot and builds have all users of an image"
+    assert_reads(finding.what, "doctor/ids-ada-fakeroot-builds-all")
     few = dict.fromkeys(("/etc/subuid", "/etc/subgid"), b"ada:100000:5000\n")
     finding = judge_subordinate_ids(make_host({**PROGRAMS, **few}))
     assert finding.level == OK
     assert finding.what.startswith("5000 ids for ada: ")
     assert "builds need 65535 ids" in finding.what
     no_programs = require_whole(judge_subordinate_ids(make_host(RANGES)))
-    assert "newuidmap and newgidmap are not installed" in no_programs.what
+    assert_says(no_programs.what, "doctor/newuidmap-newgidmap-not-installed")
     no_ranges = require_whole(judge_subordinate_ids(make_host({**PROGRAMS, "/etc/subuid": b"bob:1:65536\n"})))
-    assert "no range of 1000 or more for ada" in no_ranges.what
+    assert_says(no_ranges.what, "doctor/no-range-more-ada")
     assert "usermod --add-subuids" in no_ranges.fix
     assert {no_programs.level, no_ranges.level} == {NOTE}
 

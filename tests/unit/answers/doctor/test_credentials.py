@@ -24,6 +24,7 @@ from kedge.answers.doctor.surroundings import NOTE, OK, WARNING, Finding, Surrou
 from kedge.system.settings import Settings
 from tests.builders.rows import each_row
 from tests.requirements import open_way
+from tests.wording import assert_begins, assert_reads, assert_says
 
 KEY = "nvapi-" + "Abc1_-" * 10
 OLD_KEY = base64.b64encode(b"some-sixty-bytes-of-an-older-key:00000000-0000-0000-0000-000000").decode()
@@ -61,9 +62,7 @@ def entry(user: str, password: str) -> dict[str, str]:
 def test_credentials_none_or_without_password(tmp_path: Path) -> None:
     assert check(tmp_path) == [Finding("credentials", OK, "no login for any registry; public images need none")]
     environ = {"SINGULARITY_DOCKER_USERNAME": USER}
-    assert warnings(check(tmp_path, environ)) == [
-        "SINGULARITY_DOCKER_USERNAME is set, but SINGULARITY_DOCKER_PASSWORD is empty"
-    ]
+    assert_reads(warnings(check(tmp_path, environ)), "doctor/singularity-docker-username-set-but")
 
 
 @each_row("key", [KEY, OLD_KEY])
@@ -72,19 +71,16 @@ def test_credentials_that_are_good(tmp_path: Path, key: str) -> None:
     path = write_config(tmp_path, {"auths": {"nvcr.io": entry(USER, key), "docker.io": entry("jane", "hunter22")}})
     findings = check(tmp_path, environ)
     assert warnings(findings) == []
-    assert findings[-1].what == (
-        "logins: any registry from APPTAINER_DOCKER_USERNAME and APPTAINER_DOCKER_PASSWORD, nvcr.io from NGC_API_KEY, "
-        f"nvcr.io from {path}, docker.io from {path}"
-    )
+    assert_reads(findings[-1].what, "doctor/logins-any-registry-apptainer-docker", path)
 
 
 @each_row("prefix", ["SINGULARITY", "APPTAINER", "KEDGE"])
 def test_credentials_user_name_that_the_shell_took_away(tmp_path: Path, prefix: str) -> None:
     user, password = f"{prefix}_DOCKER_USERNAME", f"{prefix}_DOCKER_PASSWORD"
     findings = check(tmp_path, {user: "", password: KEY})
-    assert warnings(findings) == [f"{password} is set, but {user} is empty"]
+    assert_reads(warnings(findings), "doctor/set-but-empty", password, user)
     assert findings[0].fix == f"export {user}='$oauthtoken' (in single quotes)"
-    assert "the shell replaces $oauthtoken by nothing" in findings[0].why
+    assert_says(findings[0].why, "doctor/shell-replaces-oauthtoken-nothing")
 
 
 @each_row(("value", "said"), [
@@ -99,17 +95,15 @@ def test_credentials_user_name_that_the_shell_took_away(tmp_path: Path, prefix: 
     ("hunter22", "does not look like an NGC API key"),
 ])  # fmt: skip
 def test_credentials_keys_that_are_none(tmp_path: Path, value: str, said: str) -> None:
-    assert warnings(check(tmp_path, {"NGC_API_KEY": value})) == [f"the secret in NGC_API_KEY {said}"]
+    assert_reads(warnings(check(tmp_path, {"NGC_API_KEY": value})), "doctor/the-secret-in", "NGC_API_KEY", said)
 
 
 def test_credentials_user_name_other_than_the_one(tmp_path: Path) -> None:
     path = write_config(tmp_path, {"auths": {"nvcr.io": entry("oauthtoken", KEY)}})
-    assert warnings(check(tmp_path)) == [f"the user name for nvcr.io in {path} is not $oauthtoken"]
+    assert_reads(warnings(check(tmp_path)), "doctor/user-name-nvcr-io-not", path)
     environ = {"DOCKER_USERNAME": "jane", "DOCKER_PASSWORD": KEY}
     path.unlink()
-    assert warnings(check(tmp_path, environ)) == [
-        "DOCKER_USERNAME and DOCKER_PASSWORD hold an NGC API key with another user name"
-    ]
+    assert_reads(warnings(check(tmp_path, environ)), "doctor/docker-username-docker-password-hold")
 
 
 @each_row(("host", "user", "said"), [
@@ -135,7 +129,7 @@ def test_credentials_of_the_environment_that_hide_the_ones_that_are_meant(tmp_pa
 def test_credentials_helpers_are_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_config(tmp_path, {"credsStore": "desktop", "credHelpers": {"nvcr.io": "../../bin/sh"}, "auths": {}})
     said = warnings(check(tmp_path))
-    assert said[0] == f"{path} names the helper docker-credential-desktop, which is not installed"
+    assert_reads(said[0], "doctor/names-helper-docker-credential-desktop-not-installed", path)
     assert len(said) == 2
     program = tmp_path / "docker-credential-own"
     program.write_text("#!/bin/sh\nexit 1\n")
@@ -171,17 +165,15 @@ def test_credentials_of_enroot(tmp_path: Path) -> None:
     path.write_text(f"machine nvcr.io login {USER} password {KEY}\nmachine r.example login a password $(cat {KEY})\n")
     path.chmod(0o644)
     findings = check(tmp_path, {"ENROOT_CONFIG_PATH": str(folder)})
-    assert warnings(findings) == [f"{path} is readable by everybody on this host"]
-    assert [each.what for each in findings if each.level == NOTE] == [
-        f"a password in {path} is a command, which kedge does not run"
-    ]
+    assert_reads(warnings(findings), "doctor/readable-everybody-host", path)
+    assert_reads([each.what for each in findings if each.level == NOTE], "doctor/password-command-does-not-run", path)
 
 
 @each_row("content", [b"{", b"[]", b"\xff", b'{"auths": [' + b"[" * 5000])
 def test_credentials_files_that_cannot_be_read(tmp_path: Path, content: bytes) -> None:
     path = write_config(tmp_path, {})
     path.write_bytes(content)
-    assert warnings(check(tmp_path)) == [f"{path} is not a valid file of logins"]
+    assert_reads(warnings(check(tmp_path)), "doctor/not-valid-file-logins", path)
 
 
 def make_token(moment: float) -> str:
@@ -191,7 +183,7 @@ def make_token(moment: float) -> str:
 
 def test_tokens_and_keys_say_what_they_are(tmp_path: Path) -> None:
     path = write_config(tmp_path, {"auths": {"r.example": {"registrytoken": make_token(1_700_000_000)}}})
-    assert warnings(check(tmp_path)) == [f"the token in {path} expired on 2023-11-14"]
+    assert_reads(warnings(check(tmp_path)), "doctor/token-expired", path, "2023-11-14")
     assert find_expiry(make_token(time.time() + 1000)) == ""
     assert find_expiry("ey.ey.ey") == ""
     assert find_expiry(make_token(float("nan"))) == ""
@@ -263,4 +255,4 @@ def test_logins_are_tried_only_where_there_is_one(tmp_path: Path) -> None:
     environ = {"NGC_API_KEY": KEY, "https_proxy": "http://127.0.0.1:9"}
     (finding,) = check_logins(surround(tmp_path, environ))
     assert finding.level == NOTE
-    assert finding.what.startswith("unknown whether nvcr.io accepts the login: cannot reach nvcr.io")
+    assert_begins(finding.what, "doctor/unknown-whether-accepts-login-cannot", "nvcr.io")

@@ -36,6 +36,7 @@ from kedge.system.settings import Settings
 from kedge.system.views import TableView
 from tests.builders.findings import require_whole
 from tests.builders.rows import each_row
+from tests.wording import assert_begins, assert_reads
 
 LIMITS = """\
 Limit                     Soft Limit           Hard Limit           Units
@@ -77,7 +78,7 @@ def test_memory_findings(tmp_path: Path) -> None:
 
 def test_process_limits_are_judged(tmp_path: Path) -> None:
     assert judge_processes(None, "").level == OK
-    assert judge_processes(4000, "RLIMIT_NPROC (ulimit -u)").what == "4000 more may start (RLIMIT_NPROC (ulimit -u))"
+    assert_reads(judge_processes(4000, "RLIMIT_NPROC (ulimit -u)").what, "doctor/more-start-rlimit-nproc-ulimit")
     assert "only 12 more" in require_whole(judge_processes(12, "pids.max"), WARNING).what
     assert check_processes(make_surroundings(tmp_path))[0].level == OK
     write_limits(tmp_path, files="256")
@@ -136,16 +137,16 @@ def test_modules_that_cannot_be_compiled_are_named_with_the_command_that_mends_i
         (package / name).parent.mkdir(parents=True, exist_ok=True)
         (package / name).write_text("VALUE = 1\n")
     finding = require_whole(judge_modules(package, may_write=False), NOTE)
-    assert finding.what.startswith("4 of the 4 modules")
+    assert_begins(finding.what, "doctor/of-the-modules", 4, 4)
     assert finding.fix.endswith(f" -m compileall -q {package}")
-    assert judge_modules(package, may_write=True).what == "compiled when they are first loaded"
+    assert_reads(judge_modules(package, may_write=True).what, "doctor/compiled-first-loaded")
     assert compileall.compile_dir(package, quiet=1)
     assert (judge_modules(package, may_write=False).level, judge_modules(package, may_write=False).what) == (
         OK,
         "compiled",
     )
     os.utime(package / "system/libc.py", (1, 1))  # another source than the one that was compiled
-    assert judge_modules(package, may_write=False).what.startswith("1 of the 4 modules")
+    assert_begins(judge_modules(package, may_write=False).what, "doctor/of-the-modules", 1, 4)
     assert judge_modules(tmp_path / "bundle", may_write=False).level == OK
     assert check_compiled_modules(make_surroundings(tmp_path))[0].check == "compiled-modules"
 
@@ -155,7 +156,7 @@ HOST = TableView({"/usr/lib/locale/C.utf8/LC_CTYPE": b"", "/usr/lib/locale/en_US
 
 def test_locale_that_is_missing_or_not_utf8() -> None:
     finding = require_whole(judge_locale({"LANG": "de_DE.UTF-8", "LC_ALL": ""}, HOST), WARNING)
-    assert finding.what == "locale not installed on this host: LANG=de_DE.UTF-8"
+    assert_reads(finding.what, "doctor/locale-not-installed-host", "LANG=de_DE.UTF-8")
     assert "LC_ALL=C.UTF-8" in finding.fix
     host = TableView({"/usr/lib/locale/de_DE.iso88591/LC_CTYPE": b""})
     finding = require_whole(judge_locale({"LANG": "de_DE.ISO-8859-1"}, host), NOTE)
@@ -177,7 +178,7 @@ def test_python_leaks_are_notes_that_say_kedge_keeps_them_outside(tmp_path: Path
         (tmp_path / f".local/lib/python{version}/site-packages/{name}").mkdir(parents=True)
     (finding,) = check_python_leaks(make_surroundings(tmp_path, environ))
     require_whole(finding, NOTE)
-    assert finding.what == "PYTHONPATH; packages in ~/.local/lib/python3.10 (2 packages)"
+    assert_reads(finding.what, "doctor/pythonpath-packages-local-lib-packages")
     assert "kedge does not pass them on" in finding.fix
     assert list_user_sites(tmp_path / "gone") == []
 
@@ -192,7 +193,7 @@ def test_loader_leaks_that_are_forced_into_containers_are_warnings() -> None:
         (finding,) = judge_loader_leaks({"LD_LIBRARY_PATH": searched})
         assert "current directory" in require_whole(finding, NOTE).what
     (finding,) = judge_loader_leaks({"LD_LIBRARY_PATH": "/a:/b"})
-    assert finding.what == "LD_LIBRARY_PATH (2 directories) is not passed into containers"
+    assert_reads(finding.what, "doctor/ld-library-path-directories-not")
 
 
 def test_variables_are_known_and_mistakes_proposed() -> None:
@@ -218,7 +219,7 @@ def test_binds_of_variables_that_cannot_be_are_problems(tmp_path: Path) -> None:
     environ = {"APPTAINER_BIND": f"{tmp_path}:/data,/no/such/folder"}
     (finding,) = check_binds(make_surroundings(tmp_path, environ))
     require_whole(finding, FAIL)
-    assert finding.what == "missing on this host: /no/such/folder (APPTAINER_BIND)"
+    assert_reads(finding.what, "doctor/missing-host-no-such-folder")
     assert finding.fix.startswith("unset APPTAINER_BIND")
     assert check_binds(make_surroundings(tmp_path, {"KEDGE_BIND": str(tmp_path)}))[0].what == "1 from variables"
     (finding,) = check_binds(make_surroundings(tmp_path, {"KEDGE_BIND": "/a:/b:/c:/d"}))

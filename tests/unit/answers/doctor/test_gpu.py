@@ -27,6 +27,7 @@ from tests.builders.findings import require_whole
 from tests.builders.gpu_hosts import ALL
 from tests.builders.nvml import FOLDER, make_gpu_tree, write_machine
 from tests.builders.rows import each_row
+from tests.wording import assert_begins, assert_ends, assert_reads, assert_says
 
 BARE: dict[str, bytes | str | None] = {"/proc/sys/kernel/hostname": "login1\n", "/dev/null": ""}
 
@@ -48,10 +49,10 @@ def healthy_machine(tmp_path: Path) -> Path:
 
 def test_doctor_gpu_healthy_machine_is_all_ok(machine: Path) -> None:
     here = make_surroundings(machine, PATH="/nonexistent")
-    assert only(check_driver(here)).what == "NVIDIA driver 580.95.05 is loaded"
+    assert_reads(only(check_driver(here)).what, "run/nvidia-driver-loaded", "580.95.05")
     assert only(check_devices(here)).what == "1 GPU: /dev/nvidia0"
-    assert only(check_nvml(here)).what == "driver 580.95.05, CUDA up to 13.0; 1 × NVIDIA H200 (compute capability 9.0)"
-    assert f"{len(ALL)} libraries of driver 580.95.05 in {FOLDER}" in only(check_libraries(here)).what
+    assert_reads(only(check_nvml(here)).what, "doctor/driver-cuda-up-nvidia-compute")
+    assert_says(only(check_libraries(here)).what, "doctor/libraries-driver", len(ALL), "580.95.05", FOLDER)
     assert "is not set" in only(check_selection(here)).what
     for check in (check_driver, check_devices, check_nvml, check_libraries, check_selection):
         assert all(finding.level == OK for finding in check(here))
@@ -63,7 +64,7 @@ def test_doctor_gpu_login_node_is_told_once_how_to_ask(tmp_path: Path) -> None:
     here = make_surroundings(root)
     finding = only(check_driver(here))
     assert finding.level == NOTE
-    assert "login1 has no NVIDIA GPU" in finding.what
+    assert_says(finding.what, "compat/no-nvidia-gpu", "login1")
     assert "--gres=gpu:1" in finding.fix
     for check in (check_devices, check_nvml, check_libraries, check_selection, check_cdi, check_fabric):
         assert check(here) == []
@@ -90,7 +91,7 @@ def test_doctor_gpu_hanging_driver_costs_its_deadline(machine: Path, monkeypatch
     monkeypatch.setenv("FAKE_NVML_INIT", "hang")
     finding = only(check_nvml(replace(make_surroundings(machine), patience=0.2)))
     assert finding.level == WARNING
-    assert "did not answer in 0.3 s" in finding.what
+    assert_says(finding.what, "doctor/did-not-answer-s", "0.3")
     assert "timeout 60 nvidia-smi" in finding.fix
 
 
@@ -112,7 +113,7 @@ def test_doctor_gpu_answer_of_another_version_is_a_mismatch(machine: Path, monke
     monkeypatch.setenv("FAKE_NVML_DRIVER", "535.104.05")
     last = check_nvml(make_surroundings(machine))[-1]
     assert last.level == FAIL
-    assert last.what == "the driver library is version 535.104.05, the kernel runs 580.95.05"
+    assert_reads(last.what, "doctor/driver-library-version-kernel-runs", "535.104.05", "580.95.05")
     assert "rebooted" in last.fix
 
 
@@ -121,7 +122,7 @@ def test_doctor_gpu_lost_gpu_fails_and_the_others_are_told(machine: Path, monkey
     first, second = check_nvml(make_surroundings(machine))
     assert "2 × NVIDIA H200" in first.what
     assert second.level == FAIL
-    assert second.what.startswith("GPU 1: the GPU is lost")
+    assert_begins(second.what, "doctor/gpu-gpu-lost")
 
 
 def test_doctor_gpu_fabric_that_is_not_joined_fails(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,14 +144,14 @@ def test_doctor_gpu_mig_says_how_to_choose_a_part(machine: Path, monkeypatch: py
 def test_doctor_gpu_driver_without_gpus_is_a_warning() -> None:
     finding = only(judge_probe(GpuProbe(driver="580.95.05", cuda="13.0"), "580.95.05"))
     assert finding.level == WARNING
-    assert "gives this process no GPU" in finding.what
+    assert_says(finding.what, "doctor/gives-process-no-gpu")
 
 
 def test_doctor_gpu_libraries_of_another_driver_fail(tmp_path: Path) -> None:
     tree = make_gpu_tree(library_version="575.57.08")
     finding = only(check_libraries(make_surroundings(write_machine(tmp_path, tree))))
     assert finding.level == FAIL
-    assert "the kernel runs NVIDIA driver 580.95.05" in finding.what
+    assert_says(finding.what, "run/kernel-runs-nvidia-driver", "580.95.05")
     assert "575.57.08" in finding.what
     assert "rebooted" in finding.what
 
@@ -184,17 +185,17 @@ def test_doctor_gpu_selection(machine: Path, value: str, level: str, words: str)
 def test_doctor_gpu_selection_in_jobs_and_outside(machine: Path) -> None:
     finding = only(check_selection(make_surroundings(machine, SLURM_JOB_ID="7")))
     assert finding.level == WARNING
-    assert finding.what == "this Slurm job was given no GPU, but 1 GPU can be opened"
+    assert_reads(finding.what, "doctor/slurm-job-given-no-gpu", "1 GPU")
     granted = make_surroundings(machine, SLURM_JOB_ID="7", SLURM_JOB_GPUS="0", CUDA_VISIBLE_DEVICES="0")
     assert only(check_selection(granted)).what == "CUDA_VISIBLE_DEVICES=0"
-    assert only(check_selection(make_surroundings(machine, CUDA_VISIBLE_DEVICES="0"))).what.endswith("not set by a job")
+    assert_ends(only(check_selection(make_surroundings(machine, CUDA_VISIBLE_DEVICES="0"))).what, "doctor/not-set-job")
 
 
 def test_doctor_gpu_unknown_part_of_mig_is_a_warning(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_NVML_MIG", "1")
     last = check_nvml(make_surroundings(machine, CUDA_VISIBLE_DEVICES="MIG-ffff"))[-1]
     assert last.level == WARNING
-    assert "names MIG-ffff, which is not a MIG instance" in last.what
+    assert_says(last.what, "doctor/names-not-mig-instance", "MIG-ffff")
     known = check_nvml(make_surroundings(machine, CUDA_VISIBLE_DEVICES="MIG-0111"))[-1]
     assert known.level == NOTE
 
@@ -217,11 +218,11 @@ def test_doctor_cdi_specifications_are_compared_with_the_driver(machine: Path) -
     write_specification(machine, f"{FOLDER}/libcuda.so.580.95.05")
     finding = only(check_cdi(make_surroundings(machine)))
     assert finding.level == OK
-    assert finding.what == "/etc/cdi/nvidia.json: nvidia.com/gpu has the devices 0"
+    assert_reads(finding.what, "doctor/etc-cdi-nvidia-json-nvidia")
     write_specification(machine, f"{FOLDER}/libcuda.so.535.104.05")
     finding = only(check_cdi(make_surroundings(machine)))
     assert finding.level == WARNING
-    assert "it is for driver 535.104.05, but the kernel runs 580.95.05" in finding.what
+    assert_says(finding.what, "doctor/driver-but-kernel-runs", "535.104.05", "580.95.05")
     assert "nvidia-ctk cdi generate" in finding.fix
     (machine / "etc/cdi/nvidia.json").write_text("{")
     finding = only(check_cdi(make_surroundings(machine)))
@@ -253,7 +254,7 @@ def test_doctor_fabric_infiniband_is_looked_at(tmp_path: Path) -> None:
     (root / port.lstrip("/") / "state").write_text("1: DOWN\n")
     finding = only(check_fabric(make_surroundings(root)))
     assert finding.level == WARNING
-    assert "no port is up: mlx5_0 DOWN" in finding.what
+    assert_says(finding.what, "doctor/no-port-up-down")
 
 
 def test_doctor_mpi_none_says_what_to_load(tmp_path: Path) -> None:
@@ -278,7 +279,7 @@ def test_doctor_gpu_toolkit_newer_than_the_driver_is_said_to_make_no_difference(
         assert found == []
         return
     assert said in only(found).what
-    assert only(found).what.endswith("but driver 580.95.05 runs CUDA up to 13.0")
+    assert_ends(only(found).what, "doctor/but-driver-runs-cuda-up", "580.95.05", "13.0")
 
 
 def test_doctor_gpu_variable_that_was_lost_in_a_job(tmp_path: Path) -> None:
@@ -286,7 +287,7 @@ def test_doctor_gpu_variable_that_was_lost_in_a_job(tmp_path: Path) -> None:
     lost = {"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "2,3"}
     finding = only(check_selection(make_surroundings(root, **lost)))
     assert finding.level == WARNING
-    assert finding.what == "this Slurm job was given 2 GPUs (2,3), but CUDA_VISIBLE_DEVICES is not set"
+    assert_reads(finding.what, "doctor/slurm-job-given-gpus-but", "CUDA_VISIBLE_DEVICES")
     assert only(check_selection(make_surroundings(root, **lost, CUDA_VISIBLE_DEVICES="2,3"))).level == OK
     assert only(check_selection(make_surroundings(root, SLURM_JOB_ID="7", SLURM_JOB_GPUS="0,1,2,3"))).level == OK
 

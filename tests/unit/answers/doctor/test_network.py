@@ -21,6 +21,7 @@ from kedge.image.registry.tls import SYSTEM_BUNDLES
 from kedge.system.settings import Settings
 from tests.builders.certificates import make_authority
 from tests.builders.rows import each_row
+from tests.wording import assert_begins, assert_reads, assert_says
 
 PASSWORD = "pl4nted-s3cret"
 JOB = {"SLURM_JOB_ID": "4711", "SLURM_JOB_PARTITION": "alpha"}
@@ -57,7 +58,7 @@ def test_proxies_that_are_fine(tmp_path: Path) -> None:
 
 def test_proxies_that_listen_but_are_not_what_registries_need(tmp_path: Path, silent_port: int) -> None:
     findings = check_proxies(surround(tmp_path, {"http_proxy": f"http://127.0.0.1:{silent_port}"}))
-    assert find(findings, WARNING).what == "http_proxy is set, but https_proxy is not"
+    assert_reads(find(findings, WARNING).what, "doctor/http-proxy-set-but-https")
     assert find(findings, OK).what == f"http_proxy: http://127.0.0.1:{silent_port} listens"
     findings = check_proxies(surround(tmp_path, {"https_proxy": f"https://127.0.0.1:{silent_port}"}))
     assert f"export https_proxy=http://127.0.0.1:{silent_port}" in find(findings, NOTE).fix
@@ -66,7 +67,7 @@ def test_proxies_that_listen_but_are_not_what_registries_need(tmp_path: Path, si
 def test_proxies_that_nobody_serves_or_that_differ(tmp_path: Path) -> None:
     environ = {"https_proxy": f"http://me:{PASSWORD}@127.0.0.1:9"}
     finding = find(check_proxies(surround(tmp_path, environ)), FAIL)
-    assert finding.what == "https_proxy: no answer from http://127.0.0.1:9"
+    assert_reads(finding.what, "doctor/https-proxy-no-answer-http")
     assert "unset https_proxy" in finding.fix
     assert "me" not in finding.what.split("//")[1]
     environ = {"https_proxy": "http://a.example:1", "HTTPS_PROXY": f"http://x:{PASSWORD}@b.example:1"}
@@ -124,7 +125,7 @@ def test_registries_silence_on_a_login_node_says_three_ways_out(tmp_path: Path, 
 
 def test_registries_silence_in_jobs_says_where_to_pull(tmp_path: Path) -> None:
     finding = find(judge_reach([reach("nvcr.io", FailureKind.NAME)], {}, surround(tmp_path, JOB)), WARNING)
-    assert "pull on a login node" in finding.fix
+    assert_says(finding.fix, "doctor/pull-login-node")
     site = replace(load_site("nvidia", (ProfileDirectory(SHIPPED, "shipped"),)), internet_on_nodes=False)
     known = replace(surround(tmp_path, JOB), site=site)
     assert judge_reach([reach("nvcr.io", FailureKind.NAME)], {}, known)[0].level == NOTE
@@ -180,7 +181,7 @@ def surround_system(root: Path, environ: dict[str, str] | None = None) -> Surrou
 def test_certificates_of_the_system(tmp_path: Path) -> None:
     finding = check_certificates(surround_system(tmp_path))[-1]
     assert finding.level == OK
-    assert finding.what.startswith("the system's authorities are in /")
+    assert_begins(finding.what, "doctor/systems-authorities", "/")
 
 
 def test_certificates_setting_and_variable_that_are_good(tmp_path: Path) -> None:
@@ -188,7 +189,7 @@ def test_certificates_setting_and_variable_that_are_good(tmp_path: Path) -> None
     environ = {"KEDGE_CA_BUNDLE": str(path), "SSL_CERT_FILE": str(path)}
     findings = check_certificates(surround_system(tmp_path, environ))
     assert [each.level for each in findings] == [OK] * 3
-    assert findings[0].what == f"ca_bundle (environment: KEDGE_CA_BUNDLE): {path} has 1 certificate"
+    assert_reads(findings[0].what, "doctor/ca-bundle-environment-ca-bundle", path)
 
 
 @each_row(
@@ -222,6 +223,6 @@ def test_certificates_that_are_of_another_time(tmp_path: Path, monkeypatch: pyte
     environ = {"KEDGE_CA_BUNDLE": str(make_authority(tmp_path / "ca").certificate)}
     now = time.time()
     monkeypatch.setattr("kedge.answers.doctor.network.time.time", lambda: now - 10 * 86400)
-    assert "the clock of this host is behind" in find(check_certificates(surround(tmp_path, environ)), FAIL).why
+    assert_says(find(check_certificates(surround(tmp_path, environ)), FAIL).why, "doctor/clock-host-behind")
     monkeypatch.setattr("kedge.answers.doctor.network.time.time", lambda: now + 10 * 86400)
     assert "has expired" in find(check_certificates(surround(tmp_path, environ)), WARNING).what

@@ -27,6 +27,7 @@ from kedge.system import bounded_children
 from kedge.system.process import run_program
 from kedge.system.settings import Settings
 from kedge.system.spawn import start_of
+from tests.wording import assert_reads, assert_says
 
 HOUR = 3600
 LATE = re.compile(r"did not answer in [\d.]+ s")
@@ -158,7 +159,7 @@ def test_run_checks_what_a_check_does_is_its_own_finding() -> None:
 
     finding = find_one(make_check("broken", break_down))
     assert finding.level == SKIPPED
-    assert finding.what == "could not be checked: ValueError: the file\nhas no lines"
+    assert_reads(finding.what, "doctor/could-not-checked-valueerror-file")
 
     def crash(_: Surroundings) -> list[Finding]:
         os.kill(os.getpid(), signal.SIGSEGV)
@@ -166,11 +167,11 @@ def test_run_checks_what_a_check_does_is_its_own_finding() -> None:
 
     finding = find_one(make_check("library", crash))
     assert finding.level == WARNING
-    assert finding.what == "its process was killed by SIGSEGV"
+    assert_reads(finding.what, "doctor/process-killed-sigsegv")
     check = make_check("gone", table._late("no_such_module", "check"))
     assert "No module named 'kedge.answers.doctor.no_such_module'" in find_one(check).what
     endless = [Finding("endless", OK, "x" * (2 << 20))]
-    assert find_one(make_check("endless", lambda _: endless)).what == "its process was killed by SIGKILL"
+    assert_reads(find_one(make_check("endless", lambda _: endless)).what, "submit/process-killed-sigkill")
     findings = [Finding("long", OK, "x" * 1000) for _ in range(300)]
     assert run_checks(make_surroundings(), checks=[make_check("long", lambda _: findings)]).findings == tuple(findings)
 
@@ -280,7 +281,7 @@ def test_a_host_that_loads_slowly_gets_its_checks_done_and_is_told(
     levels = {finding.check: finding.level for finding in diagnosis.findings}
     assert levels["kernel"] == OK
     assert levels["locale"] != SKIPPED
-    assert "this host is slow: time limits were multiplied by " in diagnosis.summary
+    assert_says(diagnosis.summary, "doctor/host-slow-time-limits-multiplied")
     assert 5.0 <= diagnosis.slowness <= 20.0
     assert diagnosis.as_dict()["summary"] == diagnosis.summary
 

@@ -22,6 +22,7 @@ from kedge.cluster.schedulers.mpi_types import parse_mpi_types
 from kedge.cluster.sites.profile import SHIPPED, ProfileDirectory, load_site
 from kedge.system.settings import Settings
 from tests.builders.rows import each_row
+from tests.wording import assert_begins, assert_reads, assert_says
 
 FOLDERS = (ProfileDirectory(SHIPPED, "shipped"),)
 SLURM_LIST = (
@@ -72,12 +73,12 @@ def test_scheduler_that_answers_is_compared_with_the_profile(machine: Machine) -
     machine.add("sinfo", f'[ "$1" = --version ] && echo "slurm 23.11.4" && exit; for q in {queues}; do echo $q; done')
     count = len(machine.site.queues)
     told = only(check_scheduler(machine.seen), OK)
-    assert told.what == f"slurm 23.11.4 answers, and has {count} queue{'s' * (count != 1)}"
+    assert_reads(told.what, "doctor/slurm-answers-queue", count, "s" * (count != 1))
     machine.add("sbatch", "exit 1")
     machine.add("sinfo", "echo brandnew")
     findings = check_scheduler(machine.seen)
     assert [each.level for each in findings] == [OK, NOTE]
-    assert "brandnew: in the scheduler, not in the profile" in findings[1].what
+    assert_says(findings[1].what, "site/brandnew-scheduler-not-profile")
     assert "kedge site check" in findings[1].fix
 
 
@@ -87,7 +88,7 @@ def test_scheduler_that_says_nothing_is_told_in_time(machine: Machine) -> None:
     began = time.monotonic()
     finding = only(check_scheduler(replace(machine.seen, patience=2.0)), WARNING)
     assert time.monotonic() - began < 30
-    assert finding.what.startswith("slurm 23.11.4 did not answer 'sinfo -h -a -o %R' within 2.2 s")
+    assert_begins(finding.what, "doctor/slurm-did-not-answer-within", "sinfo -h -a -o %R", "2.2")
 
 
 @each_row(("said", "level", "fix"), [
@@ -105,7 +106,7 @@ def test_scheduler_that_refuses(machine: Machine, said: str, level: str, fix: st
 
 def test_scheduler_whose_programs_or_settings_are_not_here(machine: Machine) -> None:
     finding = only(check_scheduler(machine.seen), WARNING)
-    assert finding.what == "'sbatch' was not found, and site zih-alpha needs it for Slurm"
+    assert_reads(finding.what, "doctor/not-found-site-zih-alpha-needs", "sbatch")
     environ = {**machine.environ, "SLURM_CONF": "/no/such/slurm.conf"}
     finding = only(check_scheduler(replace(machine.seen, environ=environ)), FAIL)
     assert finding.fix.startswith("unset SLURM_CONF")
@@ -182,7 +183,7 @@ def test_site_is_told(machine: Machine, site: str, level: str, said: str) -> Non
 def test_site_says_whether_this_is_a_job(machine: Machine) -> None:
     assert "not inside a job" in check_site(machine.seen)[1].what
     environ = {**machine.environ, "SLURM_JOB_ID": "4711", "SLURM_JOB_PARTITION": "alpha"}
-    assert check_site(replace(machine.seen, environ=environ))[1].what == "inside job 4711 in queue alpha"
+    assert_reads(check_site(replace(machine.seen, environ=environ))[1].what, "doctor/inside-job-queue-alpha")
     environ["SLURM_JOB_PARTITION"] = "\033[2J"
     assert check_site(replace(machine.seen, environ=environ))[1].what.isprintable()
 
@@ -203,9 +204,9 @@ def test_shared_folders_where_nodes_do_not_see_the_home(machine: Machine, monkey
 def test_shared_folders_usually_are(machine: Machine) -> None:
     only(check_shared_folders(machine.seen), OK)
     told = only(check_shared_folders(replace(machine.seen, site=load_site("zih-alpha", FOLDERS))), OK).what
-    assert told == "compute nodes see your home and kedge, according to the profile of zih-alpha"
+    assert_reads(told, "doctor/compute-nodes-see-your-home")
     unsaid = only(check_shared_folders(replace(machine.seen, site=load_site("generic-slurm", FOLDERS))), OK).what
-    assert "it is unknown whether compute nodes see your home" in unsaid
+    assert_says(unsaid, "doctor/unknown-whether-compute-nodes-see")
 
 
 def test_job_records_have_a_place(machine: Machine) -> None:

@@ -31,6 +31,7 @@ from tests.builders.findings import require_whole
 from tests.builders.ordinary_user import as_ordinary_user
 from tests.builders.rows import each_row
 from tests.requirements import require_root
+from tests.wording import assert_reads, assert_says
 
 GIGA = 10**9
 ROOM = Space(Path("/home/ada"), 500 * GIGA, 900 * GIGA)
@@ -53,13 +54,13 @@ def test_store_levels(tmp_path: Path) -> None:
     finding = require_whole(judge_store(replace(STORE, is_writable=False), SCRATCH), FAIL)
     assert finding.fix == "kedge config set cache_directory /scratch/ada/kedge"
     finding = require_whole(judge_store(replace(STORE, space=with_quota(1000, 50 * GIGA)), SCRATCH), FAIL)
-    assert "1 kB left of your quota of 50 GB" in finding.what
+    assert_says(finding.what, "doctor/kb-left-your-quota", "50 GB")
     assert "kedge cache clean --days 30" in finding.fix
     finding = require_whole(judge_store(replace(STORE, space=with_quota(5 * GIGA, 50 * GIGA)), None), WARNING)
-    assert "5 GB left of your quota of 50 GB" in finding.what
+    assert_says(finding.what, "doctor/left-your-quota", "5 GB", "50 GB")
     assert "kedge config set cache_directory DIRECTORY" in finding.fix
     finding = require_whole(judge_store(replace(STORE, files_left=12), None), WARNING)
-    assert "space for only 12 more files" in finding.what
+    assert_says(finding.what, "doctor/space-only-more-files")
     assert "No space left on device" in finding.why
     place = replace(STORE, space=with_quota(100 * GIGA, 200 * GIGA))
     finding = require_whole(judge_store(place, SCRATCH), NOTE)
@@ -94,12 +95,12 @@ def test_home_levels(tmp_path: Path) -> None:
     assert "/home/ada does not exist" in require_whole(judge_home(home, False), WARNING).what
     assert "is not writable" in require_whole(judge_home(replace(home, is_writable=False), True), WARNING).what
     full = require_whole(judge_home(replace(home, space=with_quota(GIGA, 50 * GIGA)), True), WARNING)
-    assert "1 GB left of your quota of 50 GB" in full.what
+    assert_says(full.what, "doctor/left-your-quota", "1 GB", "50 GB")
     assert "du -xh" in full.fix
     (finding,) = check_home(make_surroundings({"HOME": str(tmp_path / "gone")}))
     assert finding.level == WARNING
     nowhere = StoragePlace(Path("/"), "HOME", "ext4", ROOM, None, False, True)
-    assert require_whole(judge_home(nowhere, True), WARNING).what == "HOME is not set, or is '/'"
+    assert_reads(require_whole(judge_home(nowhere, True), WARNING).what, "doctor/home-not-set")
 
 
 def test_old_caches_are_found_where_they_hold_something(tmp_path: Path) -> None:
@@ -120,12 +121,12 @@ def test_temporary_folder_levels(tmp_path: Path) -> None:
     noexec = judge_temporary(TEMPORARY, is_there=True, kept_on="disk", is_noexec=True)
     assert "TRITON_CACHE_DIR" in require_whole(noexec, NOTE).fix
     memory = judge_temporary(TEMPORARY, is_there=True, kept_on="memory", is_noexec=False)
-    assert "count against the memory limit" in require_whole(memory, NOTE).why
+    assert_says(require_whole(memory, NOTE).why, "doctor/count-against-memory-limit")
     little = replace(TEMPORARY, space=Space(Path("/tmp"), 10**8, GIGA))
     assert "100 MB free" in require_whole(judge_temporary(little, **usual), WARNING).what  # type: ignore[arg-type]
     (finding,) = check_temporary(make_surroundings({"HOME": str(tmp_path), "TMPDIR": str(tmp_path / "job.123")}))
     require_whole(finding, FAIL)
-    assert f"{tmp_path}/job.123 (default: TMPDIR) does not exist" in finding.what
+    assert_says(finding.what, "doctor/job-default-tmpdir-does-not", tmp_path)
     assert "export TMPDIR=" in finding.fix
     name = "x" * 300  # longer than a name may be: asking for it is an error of its own, as with directories of others
     (finding,) = check_temporary(make_surroundings({"HOME": str(tmp_path), "TMPDIR": str(tmp_path / name)}))

@@ -41,6 +41,7 @@ from kedge.compat.traits import TITLES, ImageTraits, Layer
 from kedge.compat.verdict import MINOR, NATIVE, NO, OPEN, OUTCOMES, UNKNOWN, Judgement, Verdict
 from tests.builders.pages import SIZES, SUMMARY, make_findings, make_small_chart, make_target, make_traits, make_verdict
 from tests.builders.rows import each_row
+from tests.wording import assert_begins, assert_reads, assert_says
 
 MADE, VERSION = "2026-09-20 14:05 UTC", "0.1.0"
 ELEMENTS = {"html", "head", "meta", "title", "style", "body", "header", "main", "footer", "section", "h1", "h2", "h3"}
@@ -165,7 +166,7 @@ def test_pages_are_well_formed_small_and_load_nothing(make: Any) -> None:
     check_harmless(page)
     assert len(page.encode()) < 60_000
     policy = parse(page).find("head/meta[@http-equiv='Content-Security-Policy']")
-    assert policy.get("content", "").startswith("default-src 'none'; style-src 'unsafe-inline'; img-src data:")
+    assert_begins(policy.get("content", ""), "explain/default-src-none-style-src-unsafe-inline-img-src")
     assert "http://" not in page
     assert "https://" not in page
 
@@ -278,9 +279,9 @@ def test_pages_explanation_begins_with_the_verdict_or_what_is_missing() -> None:
     main = parse(page).find("body/main")
     assert main[0].get("id") == "verdict"
     assert main[0].get("class") == "verdict fair"
-    assert find_texts(page, ".//section[@id='verdict']//p") == [
-        "Runs by minor-version compatibility on NVIDIA A100-SXM4-40GB with driver 535.104.05"
-    ]
+    assert_reads(
+        find_texts(page, ".//section[@id='verdict']//p"), "compat/runs-minor-version-compatibility-nvidia-driver"
+    )
     points = find_texts(page, ".//ul[@class='points']/li")
     assert [point.split(":")[0] for point in points] == ["Note", "Unknown", "OK"]
     assert "or take 23.10-py3, which runs natively." in points[0]
@@ -289,7 +290,7 @@ def test_pages_explanation_begins_with_the_verdict_or_what_is_missing() -> None:
     points = find_texts(explain(verdict=verdict), ".//ul[@class='points']/li")
     assert points[0].startswith("Unknown: MPI")
     page = explain()
-    assert "No machine to judge it against is known." in page
+    assert_says(page, "explain/no-machine-judge-against-known")
     assert "The machine" not in page
     assert 'class="chart"' not in page
 
@@ -317,7 +318,7 @@ def test_pages_facts_and_machine_say_what_is_not_known() -> None:
     assert "MPIunknown" in cards
     assert "Driverunknown" in cards
     by_chart = explain(target=replace(make_target(), cuda=""), chart=make_small_chart())
-    assert "CUDA that the driver offers12.2by the table" in find_texts(by_chart, ".//dl/div")
+    assert_says(find_texts(by_chart, ".//dl/div"), "explain/cuda-driver-table")
     assert "GPUnone" in find_texts(explain(target=Target("login", has_gpus=False)), ".//dl/div")
 
 
@@ -364,15 +365,16 @@ def test_pages_chart_marks_host_image_and_every_outcome() -> None:
 
 def test_pages_chart_says_what_it_means_for_the_host() -> None:
     chart = make_small_chart()
-    assert describe_host(chart) == "With driver 535.104.05 the newest of these tags that runs natively is 23.10-py3."
+    assert_reads(describe_host(chart), "explain/driver-newest-tags-runs-natively")
     none = replace(chart, rows=chart.rows[:3])
-    assert describe_host(none) == "With driver 535.104.05 none of these tags is known to run natively."
+    assert_reads(describe_host(none), "explain/driver-none-tags-known-run", "535.104.05")
     old = replace(chart, rows=tuple(replace(row, cells=(NO,) * len(row.cells)) for row in chart.rows))
-    assert describe_host(old) == "With driver 535.104.05 none of these tags runs on NVIDIA A100-SXM4-40GB."
+    assert_reads(describe_host(old), "explain/driver-none-tags-runs-nvidia", "535.104.05")
     nowhere = replace(chart, columns=tuple(replace(each, is_host=False) for each in chart.columns))
-    assert describe_host(nowhere) == "No driver of a machine is known, so none is marked."
-    assert "The tables do not have 27.01-py3." in explain(
-        chart=replace(chart, tag="27.01-py3", rows=tuple(replace(row, is_image=False) for row in chart.rows))
+    assert_reads(describe_host(nowhere), "explain/no-driver-machine-known-none")
+    assert_says(
+        explain(chart=replace(chart, tag="27.01-py3", rows=tuple(replace(row, is_image=False) for row in chart.rows))),
+        "explain/tables-do-not",
     )
 
 
@@ -398,17 +400,17 @@ def test_pages_diagnosis_tells_problems_first() -> None:
     assert "Problems" not in warned
     in_order = [Finding("overlay", OK, "works")]
     said = find_texts(diagnose(in_order, verdict=make_verdict(NO)), ".//section[@id='verdict']//p")
-    assert said[0].startswith("Does not run on site zih-alpha")
+    assert_begins(said[0], "explain/does-not-run-site-zih-alpha")
     assert said[1] == "Of this machine: nothing that kedge looks for is wrong. " + f"{TALLY}."
     fine = diagnose(in_order, verdict=make_verdict(NATIVE))
     assert find_texts(fine, ".//section[@id='verdict']//h2") == ["All in order"]
-    assert "The image: runs natively on NVIDIA A100" in find_texts(fine, ".//section[@id='verdict']//p")[1]
+    assert_says(find_texts(fine, ".//section[@id='verdict']//p")[1], "explain/image-runs-natively-nvidia")
     assert "very odd" in diagnose([Finding("x", "odd", "very odd")])
 
 
 def test_pages_of_much_are_cut_and_stay_small() -> None:
     page = diagnose([Finding(f"check-{number}", FAIL, "broken " * 40, "why " * 40, "fix") for number in range(500)])
     check_harmless(page)
-    assert "440 more are not shown." in page
+    assert_says(page, "explain/more-not-shown", 440)
     judgement = Judgement("driver", "fail", "'" * 5000, "'" * 5000)
     check_harmless(explain(verdict=Verdict(NO, "'" * 5000, (judgement,) * 2000)))

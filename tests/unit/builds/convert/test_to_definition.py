@@ -7,6 +7,7 @@ from kedge.builds.definition.definition import parse_stages
 from kedge.builds.definition.plan import make_recipe
 from kedge.builds.recipe_files import convert_recipe
 from tests.builders.rows import with_rows
+from tests.wording import assert_reads
 
 
 def convert(text: str):
@@ -154,9 +155,7 @@ def test_to_definition_stages_that_others_need_or_nobody() -> None:
     assert stage.header == {"bootstrap": "docker", "from": "debian"}
     assert stage.script("post").script.split() == ["export", "X=1", "one", "two", "three"]
     converted = convert("FROM a\nRUN x\nFROM b\n")
-    assert [str(note) for note in converted.notes] == [
-        "Dockerfile:1:1: this stage is left out: the last one does not need it"
-    ]
+    assert_reads([str(note) for note in converted.notes], "build/dockerfile-stage-left-out-last")
 
 
 def test_to_definition_shell_and_braces() -> None:

@@ -12,6 +12,7 @@ from kedge.builds.definition.definition import Definition, parse_stage
 from kedge.errors import InvalidRecipe
 from tests.builders.matrices import EVERY
 from tests.builders.rows import with_rows
+from tests.wording import assert_reads
 
 HEADER = "Bootstrap: docker\nFrom: debian:{{ TAG }}\n"
 
@@ -56,7 +57,7 @@ def test_arguments_defaults_are_of_the_stage() -> None:
 def test_arguments_without_value_are_refused_or_stay() -> None:
     with pytest.raises(InvalidRecipe) as caught:
         expand_arguments(Definition("x.def", HEADER, 10), {})
-    assert caught.value.message == "x.def:11:14: the build argument 'TAG' has no value"
+    assert_reads(caught.value.message, "build/x-def-build-argument-tag")
     assert "--build-arg TAG=VALUE" in str(caught.value.hint)
     expanded = expand_arguments(Definition("x.def", HEADER + "{{ TAG }}"), {}, keeps_undefined=True)
     assert expanded.text == HEADER + "{{ TAG }}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from kedge.builds.dockerfile.checks import check_content, is_secret_name, read_content
 from tests.builders.rows import each_row, with_rows
+from tests.wording import assert_reads
 
 FOUND = {
     # text: line and rule of every finding
@@ -60,7 +61,7 @@ def test_checks_find(text: str) -> None:
 
 def test_checks_are_shown_with_place_and_rule() -> None:
     (warning,) = check_content(read_content("FROM a\nENV b c", "D"))
-    assert str(warning) == "D:2:1: write ENV b=VALUE, with '=' (LegacyKeyValueFormat)"
+    assert_reads(str(warning), "build/d-write-env-b-value")
 
 
 @with_rows(

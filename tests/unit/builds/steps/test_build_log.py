@@ -8,6 +8,7 @@ from kedge.builds.steps.build_log import BuildLog, StepOutput
 from kedge.builds.steps.run_program import describe_death
 from kedge.cluster.host_memory import KillWatch
 from tests.builders.rows import each_row, with_rows
+from tests.wording import assert_begins
 
 LABEL = StepLabel("builder", 3, 7, "RUN make")
 
@@ -80,10 +81,10 @@ def test_status_and_signal_are_named(status: int, how: str) -> None:
 
 def test_a_kill_is_certain_where_the_kernel_counted_it() -> None:
     death = describe_death(2, [], FakeWatch(kills=True))
-    assert death.how.startswith("failed with status 2: memory ran out, and the kernel killed a process of it")
+    assert_begins(death.how, "build/failed-status-memory-ran-out", 2)
     assert "make -j2" in death.remedy
     death = describe_death(137, [], QUIET)
-    assert death.how.startswith("was killed by SIGKILL: memory ran out, or somebody")
+    assert_begins(death.how, "schedulers/killed-sigkill-memory-ran-out")
     assert "more memory" in death.remedy
 
 
@@ -98,5 +99,5 @@ def test_a_kill_is_certain_where_the_kernel_counted_it() -> None:
 )
 def test_compilers_that_ran_out_of_memory_are_recognised(line: str) -> None:
     death = describe_death(1, ["building", line, "error: subprocess-exited-with-error"], QUIET)
-    assert death.how.startswith("failed with status 1, probably because memory ran out")
+    assert_begins(death.how, "build/failed-status-probably-because-memory")
     assert death.remedy

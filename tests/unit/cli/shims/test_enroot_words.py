@@ -14,6 +14,7 @@ from kedge.cli.shims.enroot_words import main, translate
 from kedge.container.flags import parse_words
 from kedge.errors import FileProblem, UsageError
 from tests.builders.rows import each_row
+from tests.wording import assert_says
 
 URI = "docker://nvcr.io#nvidia/cuda:12.4.1-devel"
 START = "--cleanenv --no-eval --no-mount cwd,tmp,bind-paths --scratch /tmp"
@@ -113,7 +114,7 @@ def test_a_missing_container_is_named(tmp_path: Path, capsys: pytest.CaptureFixt
     with pytest.raises(FileProblem, match="no container 'gone'"):
         run("start gone", tmp_path)
     assert main("enroot", ["start", "gone/away"]) == 1
-    assert "enroot create -n NAME IMAGE.sqsh" in capsys.readouterr().err
+    assert_says(capsys.readouterr().err, "shims/enroot-create-n-name-image")
     assert main("enroot", ["nonsense"]) == 1
 
 

@@ -17,6 +17,7 @@ from kedge.cluster.schedulers.gridengine.backend import read_state
 from kedge.errors import KedgeError, SchedulerFailed
 from tests.builders.rows import with_rows
 from tests.requirements import REPOSITORY
+from tests.wording import assert_begins, assert_reads, assert_says
 
 RECORDED = REPOSITORY / "tests/golden/gridengine/recorded"
 LIST = (RECORDED / "list.xml").read_text()
@@ -107,7 +108,7 @@ def test_gridengine_detail() -> None:
     text = (
         "job_number: 7\nscheduling info:            queue instance dropped\n                            and another\n"
     )
-    assert GRIDENGINE.parse_detail(text)[0].reason == "queue instance dropped; and another"
+    assert_reads(GRIDENGINE.parse_detail(text)[0].reason, "schedulers/queue-instance-dropped-another")
     assert GRIDENGINE.parse_detail("Following jobs do not exist: \n99\n") == []
     assert GRIDENGINE.list_query("ada").argv == ("qstat", "-u", "ada", "-xml")
     assert GRIDENGINE.history_query(["7"], 0.0).argv == ("qacct", "-j", "7")  # type: ignore[union-attr]
@@ -122,20 +123,20 @@ def explain_waiting(detail: str, raw: str, state: State) -> str:
 
 def test_gridengine_says_why_jobs_wait() -> None:
     error = explain_waiting("error", "Eqw", State.HELD)
-    assert "could not open its output file /nonexistent/x/y (No such file or directory)" in error
+    assert_says(error, "schedulers/could-not-open-output-file-no", "/nonexistent/x/y")
     assert "qmod -cj 7" in error
     closed = explain_waiting("closed", "Eqw", State.HELD)
     assert "could not open its output file /home/ada/closed/x/y (Permission denied); fix" in closed
     assert GRIDENGINE.is_stuck(JobStatus("7", State.HELD, "Eqw"))
     assert not GRIDENGINE.is_stuck(JobStatus("7", State.HELD, "hqw"))
     gpus = explain_waiting("gpu", "qw", State.QUEUED)
-    assert gpus.startswith("it requests gpu=9, and ge01 has 0 left")
+    assert_begins(gpus, "schedulers/requests-gpu-left", 9, "ge01", 0)
     assert "never starts" in gpus
     assert "qrls 7" in explain_waiting("held", "hqw", State.HELD)
     assert "depends on" in explain_waiting("dependency", "hqw", State.HELD)
     assert "start time is not reached" in explain_waiting("later", "qw", State.QUEUED)
-    assert "parallel environment smp has 0 free slots" in explain_waiting("parallel", "qw", State.QUEUED)
-    assert "as many tasks at once as it allows" in explain_waiting("array", "qw", State.QUEUED)
+    assert_says(explain_waiting("parallel", "qw", State.QUEUED), "schedulers/parallel-environment-smp-free-slots", 0)
+    assert_says(explain_waiting("array", "qw", State.QUEUED), "schedulers/many-tasks-once-allows")
 
 
 def test_gridengine_accounts_of_all_kinds_say_how_jobs_ended() -> None:
@@ -170,7 +171,7 @@ def test_gridengine_accounts_of_all_kinds_say_how_jobs_ended() -> None:
     assert "application error returned" in said["29"]
     assert "requeued" in said["32"]
     assert "SIGKILL" in said["33"]
-    assert "could not run it on ge01: opening input/output file" in said["9"]
+    assert_says(said["9"], "schedulers/could-not-run-opening-input", "ge01")
 
 
 def test_gridengine_accounts_tell_limits_and_versions_apart() -> None:

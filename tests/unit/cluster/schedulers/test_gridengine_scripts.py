@@ -19,6 +19,7 @@ from kedge.cluster.site import Queue, Site
 from kedge.errors import InvalidJob, KedgeError, RequestRefused
 from tests.builders.rows import each_row, with_rows
 from tests.requirements import REPOSITORY, require_program
+from tests.wording import assert_reads
 
 WRITE = os.environ.get("KEDGE_GOLDEN") == "write"  # read before tests lose all variables of kedge
 GOLDEN = REPOSITORY / "tests/golden/gridengine"
@@ -132,7 +133,7 @@ def test_gridengine_slots() -> None:
     assert "#$ -l gpu=1" in ask(site, gpus_per_node=4, tasks_per_node=4)
     with pytest.raises(RequestRefused) as caught:
         ask(site, gpus_per_node=4, tasks_per_node=3)
-    assert caught.value.hint == "ask for 2 tasks (or CPUs) per node, or for 3 GPUs"
+    assert_reads(caught.value.hint, "schedulers/ask-tasks-cpus-per-node", 2, 3)
 
 
 @with_rows(

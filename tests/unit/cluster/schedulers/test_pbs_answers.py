@@ -14,6 +14,7 @@ from kedge.cluster.schedulers.pbs.backend import BACKEND as PBS
 from kedge.cluster.schedulers.pbs.status import read_size
 from tests.builders.rows import with_rows
 from tests.requirements import REPOSITORY
+from tests.wording import assert_ends, assert_reads, assert_says
 
 RUNNING = """\
 Job Id: 1234.pbs1
@@ -175,7 +176,7 @@ def test_pbs_arrays_are_told_once_and_waiting_tasks_wait() -> None:
     ended = PBS.parse_history(read_answer("array-one-deleted-ended"))
     assert list_tasks(ended) == [(1, "", State.DONE), (2, "", State.DONE), (3, "", State.CANCELLED)]
     assert (ended[2].exit_code, ended[2].started) == (None, None), "those that it shows are the array's"
-    assert PBS.explain(ended[2]) == "it was deleted before it started"
+    assert_reads(PBS.explain(ended[2]), "schedulers/deleted-before-started")
     deleted = PBS.parse_history(read_answer("array-deleted"))
     assert list_tasks(deleted) == [(index, "", State.CANCELLED) for index in (1, 2, 3, 40)]
     assert [PBS.explain(each).rpartition(" it ")[2] for each in deleted] == ["ran", "ran", "started", "started"]
@@ -235,7 +236,7 @@ def test_pbs_says_how_jobs_ended() -> None:
     assert "deleted while it ran" in PBS.explain(finished("271", "91"))
     assert "SIGSEGV" in PBS.explain(finished("267"))
     assert "exit code 3" in PBS.explain(finished("3"))
-    assert "does not know its user" in PBS.explain(finished("-10"))
+    assert_says(PBS.explain(finished("-10")), "schedulers/does-not-know-user")
     assert "submit it again" in PBS.explain(finished("-4"))
     assert "qrls 1.pbs1" in PBS.explain(JobStatus("1.pbs1", State.HELD, "H"))
     assert "another PBS server" in PBS.explain(JobStatus("1.pbs1", State.UNKNOWN, "M"))
@@ -254,8 +255,8 @@ def test_pbs_says_how_jobs_ended() -> None:
 )
 def test_pbs_says_what_its_own_exit_codes_mean(code: int, words: str) -> None:
     """Those of the reference guide; the comment is the server's, where it left one."""
-    assert PBS.explain(finished(str(code))) == f"PBS exit status {code}: {words}"
-    assert PBS.explain(finished(str(code), comment="job failed")).endswith(f"{words}; its comment: job failed")
+    assert_reads(PBS.explain(finished(str(code))), "schedulers/pbs-exit-status", code, words)
+    assert_ends(PBS.explain(finished(str(code), comment="job failed")), "schedulers/comment-job-failed", words)
 
 
 PIECES = [

@@ -8,6 +8,7 @@ import re
 from kedge.cluster.sites.detect import HostSigns, detect_scheduler, detect_site, is_other_text, list_names
 from kedge.cluster.sites.profile import SHIPPED, ProfileDirectory, Sign, list_signs
 from tests.builders.rows import each_row, with_rows
+from tests.wording import assert_reads
 
 SIGNS = list_signs((ProfileDirectory(SHIPPED, "shipped"),))
 
@@ -43,7 +44,7 @@ def test_detect_patterns_are_unanimous() -> None:
 def test_detect_knows_sites_by_variables() -> None:
     found = detect_site(HostSigns(("c123",), {"TACC_SYSTEM": "vista"}, frozenset({"sbatch"})), SIGNS)
     assert [each.site for each in found] == ["tacc-vista", "generic-slurm"]
-    assert found[0].reason == "TACC_SYSTEM is set for it"
+    assert_reads(found[0].reason, "site/is-set-for-it", "TACC_SYSTEM")
     sign = Sign("x", variables=(("A", "1"), ("B", ".+")))
     assert detect_site(HostSigns(environ={"A": "1"}), [sign])[0].site == "local"
     assert detect_site(HostSigns(environ={"A": "1", "B": "2"}), [sign])[0].site == "x"

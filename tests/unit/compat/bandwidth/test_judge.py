@@ -23,6 +23,7 @@ from kedge.compat.bandwidth import (
     parse_text,
 )
 from tests.builders.rows import each_row
+from tests.wording import assert_reads
 
 
 def report(bandwidth: float, *, way: str = "NCCL", ranks: int = 2, hosts: tuple[str, ...] = ("n1",)) -> BandwidthReport:
@@ -70,9 +71,7 @@ def test_judge_sockets_wrong_sums_and_nothing_to_compare() -> None:
     assert "NET/Socket" in verdict.remedy
     verdict = judge_bandwidth(report(1.1, way="MPI", hosts=("n1", "n2")), Link("InfiniBand (400 Gb/s)", 50))
     assert "kedge mpi show IMAGE" in verdict.remedy
-    assert judge_bandwidth(report(5), choose_link(1, [], [], [])).sentence == (
-        "5.00 GB/s over memory of one host: there is no figure to compare with"
-    )
+    assert_reads(judge_bandwidth(report(5), choose_link(1, [], [], [])).sentence, "compat/gb-s-over-memory-one", "5.00")
     assert judge_bandwidth(report(5), None).level == UNKNOWN
     assert "one rank" in judge_bandwidth(report(5, ranks=1), None).sentence
     assert judge_bandwidth(BandwidthReport("MPI", 2), None).sentence == "nothing was measured"

@@ -13,6 +13,7 @@ from kedge.compat.failures.find_clues import find_clues
 from kedge.errors import FailureFound
 from tests.builders.documents import read_tool_files
 from tests.requirements import REPOSITORY
+from tests.wording import assert_begins
 
 [(PATH, EXAMPLE)] = read_tool_files(REPOSITORY / "docs/administrators.md", "failures").items()
 FULL = "OSError: [Errno 28] No space left on device\n"
@@ -61,7 +62,7 @@ def test_wrong_site_file_is_told_and_kedge_goes_on(
     log.write_text(FULL)
     assert main(["diagnose", str(log), str(log)]) == FailureFound.exit_code
     shown = capsys.readouterr()
-    assert shown.out.startswith("cause: a disk is full")
+    assert_begins(shown.out, "diagnose/cause-disk-full")
     [warning] = [line for line in shown.err.splitlines() if line.startswith("warning: ")]
     assert f"{site}" in warning
     assert said in shown.err

@@ -6,6 +6,7 @@ from __future__ import annotations
 from kedge.compat.packages.python_search import find_package, find_torch_launcher, search_files
 from kedge.system.views import TableView
 from tests.builders.rows import each_row
+from tests.wording import assert_reads
 
 CONDA = "/opt/conda/lib/python3.8/site-packages"
 NGC = {"PATH": "/opt/conda/bin:/usr/local/bin:/usr/bin:/bin"}
@@ -41,10 +42,7 @@ def test_the_newest_launcher_that_the_files_have(files: dict[str, bytes], words:
 
 def test_words_and_reason_of_a_launcher() -> None:
     found = find_torch_launcher(TableView({**PYTHONS, **torch_at(CONDA, "launch.py", "run.py")}), NGC)
-    assert found.reason == (
-        "python -m torch.distributed.run starts the processes of each node:"
-        " PyTorch 1.9.0a0+c3d40fd of the image has no program torchrun"
-    )
+    assert_reads(found.reason, "compat/python-m-torch-distributed-run-starts")
     odd = "/opt/$(reboot)"
     files = {f"{odd}/bin/python": b"#!", f"{odd}/pyvenv.cfg": b"home = /usr/bin\n"}
     files |= torch_at(f"{odd}/lib/python3.10/site-packages", "run.py")

@@ -12,6 +12,7 @@ from kedge.container.options import RunOptions
 from kedge.errors import DeviceProblem
 from tests.builders.gpu_hosts import make_compat_image, make_driver_tree, make_host, make_image
 from tests.builders.rows import each_row
+from tests.wording import assert_says
 
 Tree = dict[str, bytes | str | None]
 
@@ -141,7 +142,7 @@ def test_cdi_nvidia_hooks_are_done_here() -> None:
     assert additions.prepend_library_path == ["/usr/local/cuda/compat"]
     older = plan("nvidia.com/gpu=0", image=make_compat_image("575.57.08", note))
     assert older.prepend_library_path == []
-    assert any("host libcuda 580.95.05 is used" in text for text in older.notes)
+    assert_says("\n".join(older.notes), "run/host-libcuda-used", "580.95.05")
 
 
 def test_cdi_other_vendors_are_honoured_and_the_rest_is_said() -> None:

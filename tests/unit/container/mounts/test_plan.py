@@ -27,6 +27,7 @@ from kedge.errors import FileProblem, UsageError
 from kedge.system.libc import MS_NODEV, MS_RDONLY
 from kedge.system.views import TableView
 from tests.builders.rows import each_row, with_rows
+from tests.wording import assert_begins
 
 IMAGE = {"/bin/sh": b"", "/etc/passwd": b"root:x:0:0::/root:/bin/sh\n", "/proc": None, "/sys": None, "/dev": None}
 HOST = {
@@ -236,4 +237,4 @@ def test_host_script_sees_programs_and_what_is_shown() -> None:
     )
     places = [next(index for index, line in enumerate(lines) if text in line) for text in texts]
     assert places == sorted(places), "\n".join(lines)
-    assert lines[places[2] + 1].startswith(f"show session:/script{project}, which is not")
+    assert_begins(lines[places[2] + 1], "run/show-session-script-not", project)

@@ -13,6 +13,7 @@ from kedge.image.formats.singularityd.inspect_report import InspectReport
 from kedge.image.formats.singularityd.scripts import render_environment, render_runscript
 from tests.builders.rows import each_row
 from tests.requirements import require_program
+from tests.wording import assert_says
 
 TEXT = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\0"), max_size=30)
 OCI_FILE = "/.singularity.d/env/10-docker2singularity.sh"
@@ -110,4 +111,4 @@ def test_derive_takes_constants_as_a_shell_does(word: str) -> None:
 def test_derive_warns_of_what_a_shell_computes(word: str) -> None:
     section, warnings = derive_section(InspectReport(environment={CUSTOM_FILE: f"export NAME={word}\n"}))
     assert "Env" not in section
-    assert "NAME is computed by a script" in warnings[0]
+    assert_says(warnings[0], "image/computed-script", "NAME")

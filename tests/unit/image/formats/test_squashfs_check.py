@@ -24,6 +24,7 @@ from tests.builders.faulty_writer import add_as_before
 from tests.builders.rows import each_row
 from tests.builders.squashfs_images import add_folder, write_image
 from tests.requirements import require_program
+from tests.wording import assert_says
 
 OWN = CheckOptions(is_own=True)
 BLOCK = 131072
@@ -164,7 +165,7 @@ def test_the_fault_of_the_version_before_is_found(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(content_writer.ContentStore, "add", add_as_before)
     with pytest.raises(FaultyImage, match="bug in kedge") as caught:
         write_image(fill_blocks)
-    assert "whole blocks of 131072, lies in fragment 0" in caught.value.message
+    assert_says(caught.value.message, "image/whole-blocks-lies-fragment", 131072, 0)
     assert caught.value.context["table"] == "inode table"
     assert caught.value.context["path"] in ("/a", "/b", "/c")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kedge.image.node.unpack_lock import UnpackLock, speaks_for_others
 from tests.programs import read_program
+from tests.wording import assert_reads
 
 RANK = read_program("rank_that_unpacks")
 
@@ -29,7 +30,7 @@ def test_unpack_lock_a_long_wait_is_said_with_whom_it_is_for(tmp_path: Path) -> 
     first = start(tmp_path, 3)
     assert first.stdout.readline() == "makes it\n"
     second = start(tmp_path, 0)
-    assert second.communicate(timeout=60)[0] == f"waiting for process {first.pid}, which is unpacking the image\n"
+    assert_reads(second.communicate(timeout=60)[0], "image/waiting-process-unpacking-image", first.pid)
     first.communicate(timeout=60)
 
 

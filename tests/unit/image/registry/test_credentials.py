@@ -22,6 +22,7 @@ from kedge.image.registry.docker_config import (
 from kedge.image.registry.secret import Secret, encode_basic, redact_url, scrub
 from kedge.system.exclusive_change import lock_beside
 from tests.builders.rows import each_row
+from tests.wording import assert_says
 
 PASSWORD = "s3cr3t-Passw0rd"
 
@@ -279,7 +280,7 @@ def test_credentials_enroot_command_is_not_run(tmp_path: Path) -> None:
     path.write_text(f"machine ecr.example login AWS password $(touch {marker}; echo x)\n")
     outcome = sources(tmp_path, ENROOT_CONFIG_PATH=str(path.parent)).find("ecr.example", "x")
     assert outcome.credential is None
-    assert "which kedge does not run" in outcome.notes[0]
+    assert_says(outcome.notes[0], "pull/does-not-run")
     assert not marker.exists()
 
 

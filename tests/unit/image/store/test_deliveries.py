@@ -21,6 +21,7 @@ from kedge.image.store.image_records import ImageRecord
 from kedge.image.store.images import Handing
 from kedge.image.store.store import Store
 from tests.builders.blobs import make_content
+from tests.wording import assert_reads
 
 CONTENT = make_content(3_000_000)
 CHANGED = b"changed" + CONTENT[7:]
@@ -107,9 +108,7 @@ def test_delivery_never_copies_what_was_changed(store: Store, tmp_path: Path, wa
     change_in_place(out)
     assert store.deliver("key", Handing(tmp_path / "two.sif")) is None
     assert not (tmp_path / "two.sif").exists()
-    assert warnings == [
-        f"{out} has been changed since kedge delivered it: kedge does not copy it and makes the image again"
-    ]
+    assert_reads(warnings, "pull/been-changed-since-delivered-does", out)
     assert store.find_at_hand("key") is None
     assert store.build_into("key", write_image, Handing(tmp_path / "two.sif")) is Delivery.MOVE
     assert (tmp_path / "two.sif").read_bytes() == CONTENT

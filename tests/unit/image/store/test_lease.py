@@ -23,6 +23,7 @@ from kedge.system.files import remove_abandoned
 from kedge.system.lease_holders import Holder, claim_name
 from kedge.system.owned_names import is_running, machine_name, own_name, owner_is_gone
 from tests.builders.rows import each_row
+from tests.wording import assert_reads
 
 
 @pytest.fixture
@@ -279,7 +280,7 @@ def test_acquire_can_be_cancelled_and_tells_whom_it_waits_for(place: Path) -> No
         cancelled.set()
 
     assert take(place, Patience(None, cancelled, tell)) is None
-    assert told == ["waiting for process 4242 of ada on node7, which works on the same item"]
+    assert_reads(told, "pull/waiting-process-ada-works-same")
 
 
 def test_abandoned_temporaries_beside_a_target_are_removed(tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ from tests.builders.openpgp_keys import (
 )
 from tests.builders.rows import each_row
 from tests.builders.sif import fixture_path
+from tests.wording import assert_reads, assert_says
 
 USER = b"Eve Test <eve@test.example>"
 BOTH = flags(sig.CAN_CERTIFY | sig.CAN_SIGN)
@@ -85,7 +86,7 @@ def test_key_expiry_is_honoured_and_extended_by_a_newer_statement() -> None:
     judged = judge(block, CREATED + 60)
     check_document(judged, found, b"text", CREATED + 60, "s")
     message = refuse(judge(block, NOW), found)
-    assert "expired on 2023-11-14 22:15:00 UTC" in message
+    assert_says(message, "sign/expired-utc", "2023-11-14 22:15:00")
     longer = assemble(block.raw, certify(pair, USER, BOTH, lifetime(100000), created=CREATED + 90))
     check_document(judge(longer, NOW), found, b"text", NOW, "s")
     assert judge(merge_blocks(block, longer), NOW).primary.expires == CREATED + 100000
@@ -117,7 +118,7 @@ def test_key_user_id_revoked_no_longer_counts() -> None:
     pair = make_pair("ed25519", 4)
     block = simple_block(pair)
     gone = assemble(block.raw, certify(pair, USER, created=CREATED + 10, kind=sig.CERTIFICATION_REVOCATION))
-    assert judge(gone, NOW).primary.problem == "no user id is vouched for by the key itself"
+    assert_reads(judge(gone, NOW).primary.problem, "sign/no-user-id-vouched-key")
 
 
 def test_key_user_id_that_a_stranger_added_is_not_believed() -> None:
@@ -133,7 +134,7 @@ def test_key_user_id_that_a_stranger_added_is_not_believed() -> None:
 def test_key_without_valid_self_signature_is_refused() -> None:
     pair = make_pair("ed25519", 8)
     bare = assemble(pair.secret_packet(), write_packet(USER_ID, USER))
-    assert "no user id is vouched for" in refuse(judge(bare, NOW), sign_text(pair.signer))
+    assert_says(refuse(judge(bare, NOW), sign_text(pair.signer)), "sign/no-user-id-vouched")
 
 
 def test_key_with_sha1_self_signature_is_refused_and_its_sha1_revocation_honoured() -> None:
@@ -161,7 +162,7 @@ def test_key_document_signature_with_sha1_is_refused() -> None:
     pair = make_pair("p256", 10)
     packet = read_packets(sign_with_sha1(pair, sig.TEXT, b"text"), "s")[0]
     found = parse_signature(packet.body, packet.raw, "s")
-    assert "SHA1, which can be forged" in refuse(judge(simple_block(pair), NOW), found)
+    assert_says(refuse(judge(simple_block(pair), NOW), found), "sign/which-can-be-forged", "SHA1")
 
 
 def test_subkey_signs_when_the_primary_only_certifies() -> None:
@@ -177,7 +178,7 @@ def test_subkey_signs_when_the_primary_only_certifies() -> None:
 def test_subkey_adopted_without_its_consent_is_refused() -> None:
     thief, victim = make_pair("ed25519", 13), make_pair("ed25519", 14)
     block = subkey_block(thief, victim, bind(thief, victim, back=False))
-    assert "does not vouch for its primary" in refuse(judge(block, NOW), sign_text(victim.signer))
+    assert_says(refuse(judge(block, NOW), sign_text(victim.signer)), "sign/does-not-vouch-primary")
     unbound = subkey_block(thief, victim, b"")
     assert "not bound" in refuse(judge(unbound, NOW), sign_text(victim.signer))
 
@@ -189,7 +190,7 @@ def test_subkey_expired_or_below_a_revoked_primary_is_refused() -> None:
     block = subkey_block(primary, subkey, bind(primary, subkey))
     parts = b"".join(part.raw for part in block.components)
     revoked = assemble(block.packet.raw, revoke(primary, 0), parts)
-    assert "primary key was revoked (no reason given" in refuse(judge(revoked, NOW), sign_text(subkey.signer))
+    assert_says(refuse(judge(revoked, NOW), sign_text(subkey.signer)), "sign/primary-key-revoked-no-reason")
 
 
 @each_row(

@@ -22,6 +22,7 @@ from kedge.jobs.scripts.convert import Conversion, convert_script
 from kedge.jobs.scripts.reader import read_script
 from tests.builders.rows import each_row
 from tests.requirements import require_program
+from tests.wording import assert_says
 
 FOLDERS = find_folders({"HOME": "/nowhere"})
 TARGETS = {"slurm": "generic-slurm", "gridengine": "generic-gridengine", "pbs": "generic-pbs", "local": "local"}
@@ -144,7 +145,7 @@ def test_convert_hands_arguments_to_the_images_script() -> None:
 def test_convert_wraps_no_words_for_the_images_script(body: str) -> None:
     done = convert(slurm("-N 1", body))
     assert (done.job.image, done.job.runscript, done.job.command) == ("", False, ("bash", "-c", body))
-    assert any("because only the shell on the node knows" in remark for _, remark in done.remarks)
+    assert_says("\n".join(remark for _, remark in done.remarks), "script/because-only-shell-node-knows")
 
 
 def test_convert_reads_other_schedulers_and_pyxis() -> None:

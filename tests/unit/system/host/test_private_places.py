@@ -9,6 +9,7 @@ import pytest
 
 from kedge.system.host.private_places import SECRETS, SHARED, PrivatePlaces, find_homes
 from tests.builders.rows import each_row
+from tests.wording import assert_reads
 
 GUIDE = Path(__file__).parents[4] / "docs/guides/build.md"
 
@@ -81,10 +82,10 @@ def test_variables_name_places(home: Path, tmp_path: Path) -> None:
 
 def test_directories_that_are_too_much(home: Path, tmp_path: Path) -> None:
     places = open_places(home)
-    assert places.explain_width("/") == "it is the root of this host"
+    assert_reads(places.explain_width("/"), "base/root-host")
     assert places.explain_width(str(home)) == "it is your home"
     for path in (home.parent, tmp_path):
-        assert places.explain_width(str(path)) == "your home is in it"
+        assert_reads(places.explain_width(str(path)), "base/your-home")
     for path in SHARED:
         if Path(path).is_dir() and not str(tmp_path).startswith(path):
             assert places.explain_width(path) == "all users share it"

@@ -16,6 +16,7 @@ from kedge.system import libc
 from kedge.system.host import space
 from kedge.system.host.space import Mount, find_mount, free_space, parse_quota, read_quota, require_space
 from tests.builders.rows import each_row
+from tests.wording import assert_ends, assert_says
 
 HUGE = 1 << 60
 
@@ -40,7 +41,7 @@ def test_require_space_names_needed_free_and_place(tmp_path: Path) -> None:
     assert require_space(tmp_path, 1, "the image").path == tmp_path
     with pytest.raises(NoSpace) as caught:
         require_space(tmp_path / "store", HUGE, "pulling debian", environ={})
-    assert "pulling debian needs about 1.15 EB in" in caught.value.message
+    assert_says(caught.value.message, "base/pulling-debian-needs-about", "1.15 EB")
     assert str(tmp_path) in caught.value.message
     assert "kedge cache clean" in (caught.value.hint or "")
     assert caught.value.context["needed"] == str(HUGE)
@@ -50,7 +51,7 @@ def test_require_space_says_how_another_place_is_chosen(tmp_path: Path) -> None:
     """KEDGE_CACHEDIR is no remedy where the output does not fit."""
     with pytest.raises(NoSpace) as caught:
         require_space(tmp_path, HUGE, "pulling debian", environ={}, choice="--dir {}")
-    assert (caught.value.hint or "").endswith("choose another directory: --dir DIRECTORY")
+    assert_ends(caught.value.hint or "", "base/choose-another-directory-dir-directory")
 
 
 def test_require_space_proposes_a_place_with_room(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.builders.rows import each_row
+from tests.wording import assert_reads
 
 from kedge.errors import FileProblem
 from kedge.tools.bench.computing import describe_product, limit_cpu, limit_gpu
@@ -47,7 +48,9 @@ def test_limits_of_gpus_and_figures() -> None:
     assert small.rate == pytest.approx(4800 * 256 / 3)
     assert small.name == "memory of H200"
     assert limit_gpu("Voodoo 2", "float32").rate is None
-    assert limit_gpu("Tesla V100-SXM2-16GB", "tf32").name == "unknown: no tf32 rate for Tesla V100-SXM2-16GB"
+    assert_reads(
+        limit_gpu("Tesla V100-SXM2-16GB", "tf32").name, "bench/unknown-no-rate", "tf32", "Tesla V100-SXM2-16GB"
+    )
 
 
 def test_record_is_read_as_it_was_written_and_shown(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY, require_program
+from tests.wording import assert_says
 
 from kedge.errors import UnsupportedFormat
 from kedge.image.formats.elf import read_elf
@@ -167,7 +168,7 @@ def test_head_refuses_a_truncated_file(machine: str, tmp_path: Path) -> None:
         os.truncate(tmp_path / "kedge", size)
         done = run_head(machine, tmp_path / "kedge", KEDGE_NODEDIR=f"{tmp_path}/node")
         assert done.returncode == 30
-        assert f"it has {size} of {made.bytes} bytes\nhint: copy it again\n" in done.stderr
+        assert_says(done.stderr, "bundle/bytes-copy-again", size, made.bytes)
         put_bundle(tmp_path / "kedge", machine)
 
 

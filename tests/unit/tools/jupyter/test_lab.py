@@ -7,6 +7,7 @@ import os
 
 import pytest
 from tests.builders.rows import each_row
+from tests.wording import assert_reads, assert_says
 
 from kedge.base.frozen import replace
 from kedge.errors import NotebookProblem, UsageError
@@ -72,10 +73,10 @@ def test_lab_and_packages_that_the_image_lacks() -> None:
     assert "kedge jupyter install a.sif" in str(caught.value.hint)
     assert list_constraints(PYTHON) == [("tornado", "6.1"), ("traitlets", "5.0.post1")]
     problem = explain_failure("a.sif", PYTHON, ["uv: no route"], "")
-    assert problem.message == "cannot install ipykernel for Python 3.8 of a.sif: uv: no route"
+    assert_reads(problem.message, "jupyter/cannot-install-ipykernel-python-uv", "3.8", "a.sif")
     assert "--python-version 3.8" in str(problem.hint)
     assert "--wheels DIR" in str(problem.hint)
-    assert "put wheels for Python 3.8 and x86_64 into w" in str(explain_failure("a.sif", PYTHON, [], "w").hint)
+    assert_says(str(explain_failure("a.sif", PYTHON, [], "w").hint), "jupyter/put-wheels-python-w", "3.8", "x86_64")
 
 
 @each_row(("libc", "platform"), [

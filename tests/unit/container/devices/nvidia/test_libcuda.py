@@ -8,6 +8,7 @@ from kedge.container.devices import plan_devices
 from kedge.container.options import RunOptions
 from tests.builders.gpu_hosts import make_compat_image, make_compat_library, make_driver_tree, make_host, make_image
 from tests.builders.rows import each_row, with_rows
+from tests.wording import assert_says
 
 NOTE_575 = {"format": 1, "CUDA version": "12.9", "driver": [535, 550, 560, 565, 570, 575], "device": [1, 2, 7]}
 NOTE_590 = {"Format": 1, "CUDA Version": "13.1", "Driver": [535, 550, 570, 575, 580, 590]}
@@ -27,7 +28,7 @@ def test_compat_newer_of_both_is_used_and_the_reason_said() -> None:
     assert reason in additions.notes
     additions = plan(make_compat_image("575.57.08", NOTE_575), "535.216.01")
     assert additions.prepend_library_path == [COMPAT]
-    assert any("libcuda 575.57.08 of the image is used" in note for note in additions.notes)
+    assert_says("\n".join(additions.notes), "run/libcuda-image-used", "575.57.08")
     assert additions.warnings == []
     additions = plan(make_compat_image("590.44.01", NOTE_590), "565.57.01")
     assert additions.prepend_library_path == []
@@ -82,11 +83,11 @@ def test_compat_cards_that_newer_libraries_do_not_drive_take_the_host() -> None:
     assert any("GeForce RTX 4090" in note for note in additions.notes)
     assert additions.warnings == []  # CUDA 12 runs on CUDA 12
     additions = plan(make_compat_image("590.44.01", NOTE_590), "550.54.14", "NVIDIA GeForce RTX 4090")
-    assert any("GPU programs of this image will fail on this node" in text for text in additions.warnings)
+    assert_says("\n".join(additions.warnings), "run/gpu-programs-image-fail-node")
     note = {"format": 1, "CUDA version": "11.8", "driver": [450, 470, 510, 515, 520]}
     additions = plan(make_compat_image("520.61.05", note), "470.82.01", "Tesla K80")
     assert additions.prepend_library_path == []
-    assert any("no longer support the GPU of this node" in each for each in additions.notes)
+    assert_says("\n".join(additions.notes), "run/no-longer-support-gpu-node")
     assert plan(make_compat_image("520.61.05", note), "470.82.01", "Tesla V100-SXM2-16GB").prepend_library_path == [
         COMPAT
     ]

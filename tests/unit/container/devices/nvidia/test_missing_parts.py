@@ -7,6 +7,7 @@ from kedge.container.devices import plan_devices
 from kedge.container.options import RunOptions
 from tests.builders import gpu_hosts as hosts
 from tests.builders.rows import with_rows
+from tests.wording import assert_says
 
 Tree = dict[str, bytes | str | None]
 
@@ -58,7 +59,7 @@ def test_missing_driver_is_not_mistaken_for_other_libraries() -> None:
     place = "/usr/local/cuda-13.0/lib/libnvperf_host.so"
     tree = bare(**{place: "", "/etc/ld.so.cache": hosts.make_cache([(hosts.X86, "libnvperf_host.so", place)])})  # type: ignore[arg-type]
     plan = plan_devices(RunOptions(nv=True), hosts.make_host(tree), hosts.make_image())
-    assert "login1 has no NVIDIA GPU" in plan.warnings[0]
+    assert_says(plan.warnings[0], "compat/no-nvidia-gpu", "login1")
     assert plan.libraries == []
     tree = hosts.make_driver_tree() | hosts.make_libraries("470.57.02", "/usr/lib64", hosts.ALL)
     folders, names = ("/usr/lib64", "/usr/lib/x86_64-linux-gnu"), ("libcuda.so.1", "libnvidia-ml.so.1")

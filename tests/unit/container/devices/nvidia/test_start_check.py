@@ -10,6 +10,7 @@ from kedge.container.options import RunOptions
 from kedge.errors import WillNotRun
 from tests.builders.gpu_hosts import make_compat_image, make_driver_tree, make_host, make_image
 from tests.builders.rows import with_rows
+from tests.wording import assert_begins, assert_reads, assert_says
 
 NOTE_590 = {"Format": 1, "CUDA Version": "13.1", "Driver": [535, 550, 570, 575, 580, 590]}
 PYTORCH_2507 = "7.5 8.0 8.6 9.0 10.0 12.0+PTX"
@@ -34,36 +35,20 @@ def refuse(image, driver: str, *models: str) -> WillNotRun:
 
 def test_preflight_refuses_images_for_newer_drivers() -> None:
     problem = refuse(make_framework("13.0.2.006"), "535.216.01")
-    assert problem.message == (
-        "this image cannot work on this node: "
-        "CUDA 13.0.2 needs driver 580 or newer: driver 535.216.01 is "
-        "too old. The image has no newer libcuda of its own. Programs fail with error 35, 'CUDA "
-        "driver version is insufficient for CUDA runtime version'."
-    )
+    assert_reads(problem.message, "compat/image-cannot-work-node-needs", "CUDA 13.0.2", "535.216.01")
     assert (problem.hint or "").endswith("--force starts it anyway; 'kedge recommend' lists images that work")
     problem = refuse(make_compat_image("590.44.01", NOTE_590), "565.57.01")
-    assert "It needs CUDA 13, driver 565.57.01 of this node supports CUDA 12, and the image's compat" in problem.message
-    assert (problem.hint or "").startswith("Use an image for CUDA 12, or a node with a newer driver.")
+    assert_says(problem.message, "run/needs-cuda-driver-node-supports", 13, "565.57.01", 12)
+    assert_begins(problem.hint or "", "run/use-image-cuda-node-newer", 12)
 
 
 def test_preflight_refuses_gpus_without_kernels() -> None:
     problem = refuse(make_framework("12.9.1.010", PYTORCH_2507), "580.95.05", "Tesla V100-SXM2-32GB")
-    assert problem.message == (
-        "this image cannot work on this node: "
-        "Tesla V100-SXM2-32GB (compute capability 7.0) is older than "
-        "all GPUs that the image has kernels for (7.5 8.0 8.6 9.0 10.0 12.0+PTX). Programs fail with "
-        "error 209, 'no kernel image is available for execution on the device'."
-    )
-    assert "Take an older image, or a GPU of compute capability 7.5 or newer." in (problem.hint or "")
+    assert_reads(problem.message, "run/image-cannot-work-node-tesla")
+    assert_says(problem.hint or "", "compat/take-older-image-gpu-compute", "7.5")
     image = make_framework("12.9.1.010", "7.5 8.0+PTX")
     problem = refuse(image, "535.216.01", "NVIDIA H200")
-    assert problem.message == (
-        "this image cannot work on this node: "
-        "The image has no kernels for NVIDIA H200 (compute capability "
-        "9.0), only for 7.5 8.0+PTX, and driver 535.216.01 cannot compile its PTX: it is older than "
-        "the image's CUDA. Programs fail with error 222, 'the provided PTX was compiled with an "
-        "unsupported toolchain'."
-    )
+    assert_reads(problem.message, "compat/image-cannot-work-node-image", "7.5 8.0+PTX", "535.216.01")
     assert start(image, "580.95.05", "NVIDIA H200").warnings == []
 
 
