@@ -58,7 +58,6 @@ COMPUTED = {
     ("tests/cluster/test_launch_mpi_modes.py", "word"): "mpirun.openmpi mpirun.mpich",
     ("tests/functional/test_cli_completion.py", "shell"): "zsh tcsh fish",
     ("tests/functional/test_build_bootstrap.py", "name"): "debootstrap mmdebstrap",
-    ("tests/functional/test_hostpack.py", "name"): "bash tar find git curl openssl perl gcc ssh strace skopeo",
     ("tests/functional/test_launch.py", "f'mpicc.{family}'"): "mpicc.openmpi mpicc.mpich",
     ("tests/functional/test_launch_ranks.py", "compiler"): "cc mpicc.openmpi",
     ("tests/functional/test_mpi.py", "f'mpicc.{family}'"): "mpicc.openmpi mpicc.mpich",

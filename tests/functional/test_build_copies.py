@@ -65,6 +65,7 @@ def test_add_fetches_addresses_once(shop: Workshop, site: tuple[str, Path]) -> N
     assert (nodes["/x/tool.txt"].mode, nodes["/tool"].mode) == (0o600, 0o755)
     assert set(shop.states("--force", "out.sif", "Dockerfile")) == {"cached"}
     (folder / "tool.txt").write_bytes(b"newer tool")
+    os.utime(folder / "tool.txt", (2e9, 2e9))  # the server tells versions apart by the second
     done = shop.start("--force", "out.sif", "Dockerfile")
     assert done.returncode == 0, done.stderr  # the one with a checksum is in the cache
     assert shop.read("out.sif", "/x/tool.txt", "/tool") == "newer tooltool"

@@ -27,7 +27,9 @@ def list_numbers(test: ast.FunctionDef) -> Iterator[int]:
 
 
 def claims(test: ast.FunctionDef) -> bool:
-    return any(isinstance(node, ast.Assert) for node in ast.walk(test))
+    calls = (node.func for node in ast.walk(test) if isinstance(node, ast.Call))
+    says = any(isinstance(each, ast.Name) and each.id.startswith("assert_") for each in calls)  # tests/wording.py
+    return says or any(isinstance(node, ast.Assert) for node in ast.walk(test))
 
 
 def test_threads_are_all_there() -> None:

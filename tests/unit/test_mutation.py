@@ -167,3 +167,10 @@ def test_recorded_survivors_have_reasons_and_subjects_have_figures() -> None:
         survivors = [each for each in record.survivors if each.subject == name]
         assert figures.mutants - figures.killed == len(survivors)
         assert figures.killed >= 0.9 * figures.mutants, name
+
+
+def test_subjects_name_what_is_there_and_once() -> None:
+    for subject in read_subjects(REPOSITORY).values():
+        for words in (subject.sources, subject.tests):
+            assert len(set(words)) == len(words), subject.name
+            assert [word for word in words if not (REPOSITORY / word.partition("::")[0]).exists()] == [], subject.name

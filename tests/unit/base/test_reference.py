@@ -225,6 +225,9 @@ REMEDIED = [
     ("docker://ubuntu 22.04", "contains a space", "remove the spaces"),
     ("my image.sif", "contains a space", "quote the name of a file"),
     ("docker pull nvcr.io/nvidia/pytorch:1", "contains a space", "give the image alone: nvcr.io/nvidia/pytorch:1"),
+    ("podman pull ubuntu", "contains a space", "give the image alone: ubuntu"),
+    ("docker ", "contains a space", "remove the spaces"),
+    ("oras://ghcr.io/a b", "contains a space", "remove the spaces"),
     ("nvcr.io", "is a registry", "REGISTRY/REPOSITORY"),
     ("docker://host:99999/a", "not a port number", "1 to 65535"),
     ("docker://user:secret@nvcr.io#nvidia/x", "password", "registry login"),
@@ -501,3 +504,12 @@ def test_what_has_no_scheme_and_exists_is_a_file(text: str) -> None:
 @each_row("text", ["file:oci:x", "file://oci:x", "FILE:oci:x"])
 def test_file_names_a_path(text: str) -> None:
     assert image_argument.find_path(text) == Reference.parse(text).path == "oci:x"
+
+
+def test_ports_and_hosts_end_where_networks_end_them() -> None:
+    host = ".".join(["a" * 62] * 4) + ".b"  # 253 characters
+    for registry in ("localhost:1", "localhost:65535", f"{host}"):
+        assert Reference.parse(f"docker://{registry}/x").registry == registry
+    for registry in ("localhost:0", "localhost:65536", "localhost:1000000", f"a.{host}"):
+        with pytest.raises(InvalidReference):
+            Reference.parse(f"docker://{registry}/x")

@@ -7,7 +7,7 @@ import pytest
 
 from kedge.cluster.sites.profile import SHIPPED as PROFILES
 from kedge.compat.gpu_rates import find_gpu_rates
-from kedge.compat.tables import gpu_names
+from kedge.compat.tables import gpu_index
 from kedge.compat.tables.gpu_index import find_capability
 from kedge.compat.tables.gpu_names import find_gpu, make_gpu
 from kedge.compat.tables.load import load_tables
@@ -160,7 +160,7 @@ def test_index_says_what_the_table_says(monkeypatch: pytest.MonkeyPatch) -> None
         known = (row.capability, row.kind, row.takes_forward_compat, row.last_driver_branch)
         assert all(find_capability(name) == known for name in row.smi_names), row.name
     for table in ("/nowhere", __file__, "/dev/null"):
-        monkeypatch.setattr(gpu_names, "_TABLE", table)
+        monkeypatch.setattr(gpu_index, "_TABLE", table)
         assert find_capability("NVIDIA H200") is None
 
 

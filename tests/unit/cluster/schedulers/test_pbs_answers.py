@@ -83,8 +83,12 @@ def test_pbs_running_job_and_ids() -> None:
         *(("resources_used.walltime", "00:05:00"), ("resources_used.mem", "4096kb")),
         *(("resources_used.cput", "00:10:00"), ("Resource_List.select", "2:ncpus=192:ngpus=8"), ("project", "grp")),
     )
-    [billed] = PBS.parse_list(f"{RUNNING.rstrip()}\n    Account_Name = lab\n    array_state_count = Queued:1\n")
-    assert billed.details[4:] == (("array_state_count", "Queued:1"), ("project", "grp"), ("Account_Name", "lab"))
+    more = "    Account_Name = lab\n    array_state_count = Queued:1\n    estimated.start_time = 1795000000\n"
+    [billed] = PBS.parse_list(f"{RUNNING.rstrip()}\n{more}")
+    assert dict(billed.details).items() >= {
+        *(("array_state_count", "Queued:1"), ("project", "grp"), ("Account_Name", "lab")),
+        ("estimated.start_time", "1795000000"),
+    }
     text = "Job Id: {}\n    job_state = R\n"
     ids = ("12", "12.pbs1", "12[].pbs1", "12[3].pbs1", "12[3]")
     read = [PBS.parse_list(text.format(id))[0] for id in ids]
@@ -117,6 +121,7 @@ def test_pbs_states(letter: str, state: State) -> None:
     ("-26", "91", State.OUT_OF_MEMORY, None, None),
     *((code, "93", State.NODE_FAILED, None, None) for code in ("-4", "-5", "-6", "-20")),
     ("-1", "93", State.FAILED, None, None),
+    ("256", "93", State.FAILED, 256, None),
     ("what", "", State.LOST, None, None),
 )
 def test_pbs_ends(code: str | None, substate: str, state: State, exit_code: int | None, signal: int | None) -> None:
@@ -127,6 +132,8 @@ def test_pbs_ends(code: str | None, substate: str, state: State, exit_code: int 
 def test_pbs_ends_that_servers_do_not_name() -> None:
     limits = {"Resource_List.walltime": "00:01:00", "Resource_List.mem": "4gb"}
     assert finished("271", **limits, **{"resources_used.walltime": "00:01:02"}).state is State.TIMEOUT
+    assert finished("271", **limits, **{"resources_used.walltime": "00:01:00"}).state is State.TIMEOUT
+    assert finished("271", **limits, **{"resources_used.walltime": "00:00:59"}).state is State.CANCELLED
     killed = {**limits, "resources_used.walltime": "00:00:02"}
     assert finished("265", **killed, **{"resources_used.mem": "4194000kb"}).state is State.OUT_OF_MEMORY
     assert finished("265", **killed, **{"resources_used.mem": "100kb"}).state is State.FAILED
@@ -225,6 +232,14 @@ def test_pbs_says_why_jobs_wait(comment: str, words: str) -> None:
     is_stuck = "never" in words or "too often" in words
     assert PBS.is_stuck(JobStatus("1.pbs1", State.QUEUED, "Q", reason=comment)) is is_stuck
     assert not PBS.is_stuck(JobStatus("1.pbs1", State.RUNNING, "R", reason=comment))
+
+
+def test_pbs_says_why_jobs_are_held_or_begin_later() -> None:
+    later, held = PBS.parse_list(
+        "Job Id: 1.pbs1\n    job_state = W\nJob Id: 2.pbs1\n    job_state = H\n    comment = for now\n"
+    )
+    assert "its start time is not reached" in PBS.explain(later)
+    assert "it is held (for now); release it with 'qrls 2.pbs1'" in PBS.explain(held)
 
 
 def test_pbs_says_how_jobs_ended() -> None:

@@ -111,6 +111,8 @@ def test_pbs_scripts_are_clean_and_export_nothing() -> None:
     ({"gpus_per_node": 2, "memory_per_gpu": 5 << 30}, "select=1:ngpus=2:mem=10gb"),
     ({"cpus_per_task": 4, "memory_per_cpu": 1 << 30}, "select=1:ncpus=4:mem=4gb"),
     ({"memory": 1}, "select=1:mem=1mb"),
+    *(({"memory": 1023 << 20}, "select=1:mem=1023mb"), ({"memory": 1 << 40}, "select=1:mem=1024gb")),
+    ({"gpus_per_node": 2, "memory_per_cpu": 1 << 20}, "select=1:ngpus=2:mem=1mb"),
 )
 def test_pbs_chunks(fields: dict[str, object], select: str) -> None:
     assert f"#PBS -l {select}" in ask(**fields)
@@ -195,3 +197,8 @@ def test_pbs_cancels_and_queries() -> None:
     history = PBS.history_query(["1.pbs1", "2[].pbs1"], 0.0)
     assert history.argv == ("qstat", "-x", "-f", "-w", "-t", "1.pbs1", "2[].pbs1")
     assert history.may_fail
+    detail = PBS.detail_query("1.pbs1")
+    assert (detail.argv, detail.may_fail) == (("qstat", "-f", "-w", "-t", "1.pbs1"), True)
+    assert PBS.parse_submit("welcome\n7.pbs1\n8[].pbs1\n") == "8[].pbs1"
+    reserved = ask(reservation="R1", queue="gpu")
+    assert ("#PBS -q R1" in reserved, [line for line in reserved if " -v " in line]) == (True, [])

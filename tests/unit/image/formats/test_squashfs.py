@@ -159,11 +159,13 @@ def test_writer_counts_attributes_it_cannot_store() -> None:
 def test_writer_refuses_names_files_cannot_have(name: bytes) -> None:
     def fill(sink: ContentSink) -> Node:
         root = Node(NodeKind.DIRECTORY)
+        add_file(sink, root, b"m" * 255, b"the longest there is")
         add_file(sink, root, name, b"x")
         return root
 
-    with pytest.raises(HostileImage):
+    with pytest.raises(HostileImage) as caught:
         write_image(fill)
+    assert repr(name[:80]) in str(caught.value)
 
 
 def test_writer_refuses_a_folder_in_two_places() -> None:

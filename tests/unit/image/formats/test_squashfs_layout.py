@@ -367,3 +367,9 @@ def test_output_stands_at_a_multiple_of_a_page_of_a_file_that_can_be_read(tmp_pa
             stand(io.BytesIO(), place)
     with (tmp_path / "image").open("wb") as file, pytest.raises(FileProblem):
         stand(file, 0)
+
+
+def test_device_numbers_come_back() -> None:
+    for major in (0, 1, 16, 195, 511, 0xFFF):
+        for minor in (0, 1, 254, 255, 256, 4096, 0xFFFFF):
+            assert layout.decode_device(layout.encode_device(0, major, minor)) == (major, minor)

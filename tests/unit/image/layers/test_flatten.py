@@ -116,6 +116,10 @@ RULES: dict[str, tuple[list[bytes], dict[str, bytes | str]]] = {
         [layer(file("a", b"old")), layer(whiteout("a"), file("a", b"new"), hard_link("b", "a"))],
         {"a": b"new", "b": b"new"},
     ),
+    "a folder that is named replaces a link, below another": (
+        [layer(file("e/old", b"o"), symlink("d/l", "/e")), layer(folder("d/l"), whiteout("d/l/old"))],
+        {"d": DIRECTORY, "d/l": DIRECTORY, "e": DIRECTORY, "e/old": b"o"},
+    ),
     "a folder that is named replaces a link": (
         [MERGED_USR, layer(folder("lib"), file("lib/new", b"n"), whiteout("lib/old"))],
         {"lib": DIRECTORY, "lib/new": b"n", "usr": DIRECTORY, "usr/lib": DIRECTORY, "usr/lib/old": b"old"},
@@ -382,6 +386,13 @@ def test_flatten_refuses_links_walked_for_hours(most: int, is_refused: bool, mon
     with pytest.raises(HostileImage, match="its names lead through too many symbolic links") as caught:
         merge(image)
     assert caught.value.context == {"layer": "layer layer0", "link": "a/b/c"}
+
+
+def test_flatten_counts_the_directories_that_links_lead_to() -> None:
+    image = sources(layer(symlink("l", "a/b/c/d/e/f/g/h")), layer(file("l/x")))
+    flatten(image, MemorySink(), FlattenOptions(maximum_entries=11))
+    with pytest.raises(HostileImage, match="more than 10 entries"):
+        flatten(image, MemorySink(), FlattenOptions(maximum_entries=10))
 
 
 @each_row(("most", "is_refused"), [(6, False), (5, True)])
