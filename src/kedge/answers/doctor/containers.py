@@ -317,8 +317,8 @@ _OVERLAY_DOCS = f"kedge help doctor {OVERLAY}"
 
 def check_overlay(surroundings: Surroundings) -> list[Finding]:
     """Mount an overlay in a child: first with the kernel, then with fuse-overlayfs."""
-    kernel = try_namespaces(surroundings.environ, lambda: _mount_of_overlay(mount_kernel))
-    fuse = try_namespaces(surroundings.environ, lambda: _mount_of_overlay(mount_fuse)) if kernel is not None else None
+    kernel = try_namespaces(surroundings.environ, lambda: _try_overlay(mount_kernel))
+    fuse = try_namespaces(surroundings.environ, lambda: _try_overlay(mount_fuse)) if kernel is not None else None
     return [judge_overlay(kernel, fuse)]
 
 
@@ -352,7 +352,7 @@ def judge_overlay(kernel: KernelRefusal | None, fuse: KernelRefusal | None) -> F
     )
 
 
-def _mount_of_overlay(mount: Callable[[list[str], str, str, str], None]) -> None:
+def _try_overlay(mount: Callable[[list[str], str, str, str], None]) -> None:
     cover_place()
     lower, upper, work, target = (f"{PLACE}/{name}" for name in ("lower", "upper", "work", "root"))
     for directory in (lower, upper, work, target):
